@@ -1,0 +1,317 @@
+// Package plan holds physical plans: trees of operator nodes, cut into fragments. Plans of jobs are stored as JSON in the catalog
+// together with their operator ids and are never derived again at restart, so field names and kinds here are a format promise.
+//
+//	Plan ── Fragment × parallelism ── tree of Nodes ── leaves: Source, Scan, Values, Exchange (from another fragment)
+//
+// Every node has a stream key: columns that identify a row of its output. Rows with equal keys never coexist (weights −1/+1
+// replace them), which lets state be addressed by key and ties be broken the same way everywhere.
+package plan
+
+import (
+	"github.com/streamdb/streamdb/sql/expr"
+	"github.com/streamdb/streamdb/types"
+)
+
+// FormatVersion is the version of the stored form of plans.
+const FormatVersion = 1
+
+// Plan is the physical plan of a job or of a one-shot query (always one fragment, no exchange).
+type Plan struct {
+	Version   int          `json:"version"`
+	Fragments []*Fragment  `json:"fragments"` // upstream before downstream; the last one holds the root
+	Schema    types.Schema `json:"schema"`    // output; the first Visible columns are the user's
+	Visible   int          `json:"visible"`
+	Key       []int        `json:"key"`             // stream key of the output
+	Inputs    []uint64     `json:"inputs"`          // relations read (their change logs), without duplicates
+	NextID    uint32       `json:"next_id"`         // next free operator id
+	Rules     []string     `json:"rules,omitempty"` // rules that fired, by name
+	// Unbounded is set when a one-shot plan reads a source that never ends.
+	Unbounded bool `json:"unbounded,omitempty"`
+}
+
+// Fragment is a tree of operators that one subtask runs without channels inside.
+type Fragment struct {
+	ID int `json:"id"`
+	// Parallelism: 0 = the job's, 1 = single subtask.
+	Parallelism int   `json:"parallelism"`
+	Root        *Node `json:"root"`
+}
+
+// Kind is an operator's kind. Its text is stored.
+type Kind string
+
+// The operator kinds. Input counts in parentheses.
+const (
+	KindSource      Kind = "source"      // (0) rows of a connector
+	KindScan        Kind = "scan"        // (0) a relation: its version, then (in jobs) its change log
+	KindValues      Kind = "values"      // (0) constant rows, once
+	KindSeries      Kind = "series"      // (0) generate_series and other table functions over constants
+	KindExchange    Kind = "exchange"    // (0) rows of another fragment
+	KindFilter      Kind = "filter"      // (1)
+	KindProject     Kind = "project"     // (1)
+	KindUnnest      Kind = "unnest"      // (1) set-returning functions: input columns, then results, then ordinality
+	KindWatermark   Kind = "watermark"   // (1) derives a watermark from a column
+	KindWindow      Kind = "window"      // (1) TUMBLE/HOP: input columns, window_start, window_end
+	KindAgg         Kind = "agg"         // (1) hash aggregation; no aggregates = DISTINCT
+	KindJoin        Kind = "join"        // (2)
+	KindUnion       Kind = "union"       // (n) UNION ALL: inputs have equal schemas; the planner adds the branch number to the key
+	KindTopN        Kind = "topn"        // (1) ORDER BY … LIMIT per group; also sort (no limit) in one-shot plans
+	KindOver        Kind = "over"        // (1) window functions: input columns, then one per call
+	KindRecompute   Kind = "recompute"   // (n) evaluates a sub-plan again per epoch over kept inputs and emits the difference
+	KindInput       Kind = "input"       // (0) inside a recompute sub-plan: kept input number Input
+	KindMaterialize Kind = "materialize" // (1) root of a job with a result
+	KindDiscard     Kind = "discard"     // (1) root of a benchmark job: counts rows
+	KindResult      Kind = "result"      // (1) root of a one-shot query
+)
+
+// Node is one operator. ID is unique in its plan and stable for the life of the job: state tables are addressed by it.
+type Node struct {
+	ID         uint32       `json:"id"`
+	Kind       Kind         `json:"kind"`
+	Schema     types.Schema `json:"schema"`
+	Key        []int        `json:"key"` // stream key; empty = at most one row
+	AppendOnly bool         `json:"append_only,omitempty"`
+	// WatermarkCols lists output columns on which a watermark arrives.
+	WatermarkCols []int   `json:"watermark_cols,omitempty"`
+	Inputs        []*Node `json:"inputs,omitempty"`
+
+	Source      *Source      `json:"source,omitempty"`
+	Scan        *Scan        `json:"scan,omitempty"`
+	Values      *Values      `json:"values,omitempty"`
+	Series      *Series      `json:"series,omitempty"`
+	Exchange    *Exchange    `json:"exchange,omitempty"`
+	Filter      *Filter      `json:"filter,omitempty"`
+	Project     *Project     `json:"project,omitempty"`
+	Unnest      *Unnest      `json:"unnest,omitempty"`
+	Watermark   *Watermark   `json:"watermark,omitempty"`
+	Window      *Window      `json:"window,omitempty"`
+	Agg         *Agg         `json:"agg,omitempty"`
+	Join        *Join        `json:"join,omitempty"`
+	TopN        *TopN        `json:"topn,omitempty"`
+	Over        *Over        `json:"over,omitempty"`
+	Recompute   *Recompute   `json:"recompute,omitempty"`
+	Input       int          `json:"input,omitempty"`
+	Materialize *Materialize `json:"materialize,omitempty"`
+}
+
+// Source reads a connector inside the job. Schema of the node = Columns of the declared columns, then _row_id (int8) when RowID.
+type Source struct {
+	Relation      uint64            `json:"relation"`
+	Name          string            `json:"name"`
+	Connector     string            `json:"connector"`
+	Options       map[string]string `json:"options"`
+	Format        string            `json:"format,omitempty"` // PLAIN
+	Encode        string            `json:"encode,omitempty"` // JSON, CSV
+	EncodeOptions map[string]string `json:"encode_options,omitempty"`
+	Declared      types.Schema      `json:"declared"` // all columns of the source
+	Columns       []int             `json:"columns"`  // those produced, positions in Declared
+	RowID         bool              `json:"row_id,omitempty"`
+}
+
+// Scan reads a relation. Schema of the node = Columns of the relation's stored columns.
+type Scan struct {
+	Relation uint64 `json:"relation"`
+	Name     string `json:"name"`
+	Columns  []int  `json:"columns"`
+	// Point, when set (one-shot plans), gives one expression per primary key column of the relation: a read of at most one row.
+	Point []*expr.Expr `json:"point,omitempty"`
+	// Rows of system relations are produced by the server: Virtual names them ("pg_catalog.pg_class").
+	Virtual string `json:"virtual,omitempty"`
+}
+
+// Values holds constant rows; expressions see no input.
+type Values struct {
+	Rows [][]*expr.Expr `json:"rows"`
+}
+
+// Series is a table function over constant arguments. Schema = results, then ordinality (int8) when Ordinality, then a hidden row number int8.
+type Series struct {
+	Func       string       `json:"func"` // functions.Registry id of a set-returning function
+	Args       []*expr.Expr `json:"args"`
+	Ordinality bool         `json:"ordinality,omitempty"`
+}
+
+// Unnest appends the columns of set-returning calls to each input row (one output row per result row), then an int8 ordinal.
+type Unnest struct {
+	Calls []*expr.Expr `json:"calls"`          // Kind Call of set-returning functions
+	Left  bool         `json:"left,omitempty"` // keep input rows without results, NULL-padded
+}
+
+// Distribution tells how an exchange spreads rows over the receiving subtasks.
+type Distribution string
+
+// The distributions.
+const (
+	DistHash      Distribution = "hash"      // by key group of Columns
+	DistBroadcast Distribution = "broadcast" // every row to all
+	DistSingle    Distribution = "single"    // all rows to subtask 0
+	DistForward   Distribution = "forward"   // subtask i to subtask i (equal parallelism)
+)
+
+// Exchange receives the output of fragment From.
+type Exchange struct {
+	From    int          `json:"from"`
+	Dist    Distribution `json:"dist"`
+	Columns []int        `json:"columns,omitempty"`
+}
+
+// Filter keeps rows for which Cond is true.
+type Filter struct {
+	Cond *expr.Expr `json:"cond"`
+}
+
+// Project computes Exprs over its input.
+type Project struct {
+	Exprs []*expr.Expr `json:"exprs"`
+}
+
+// Watermark emits watermarks max(Expr) over column Column; Expr is of the column's type, e.g. ts - interval '5 seconds'.
+type Watermark struct {
+	Column int        `json:"column"`
+	Expr   *expr.Expr `json:"expr"`
+}
+
+// Window assigns rows to windows over Column (date, timestamp or timestamptz). Half-open [start, end), floored also before 1970.
+// Slide = 0: tumbling. Sizes in µs. Rows whose Column is NULL belong to no window.
+type Window struct {
+	Column int   `json:"column"`
+	Size   int64 `json:"size"`
+	Slide  int64 `json:"slide,omitempty"`
+	Offset int64 `json:"offset,omitempty"`
+}
+
+// SortKey orders by a column.
+type SortKey struct {
+	Column     int  `json:"column"`
+	Desc       bool `json:"desc,omitempty"`
+	NullsFirst bool `json:"nulls_first,omitempty"`
+}
+
+// AggCall is one aggregate; arguments and filter are input columns.
+type AggCall struct {
+	Func     string     `json:"func"` // functions.Registry aggregate id
+	Args     []int      `json:"args,omitempty"`
+	Distinct bool       `json:"distinct,omitempty"`
+	Filter   int        `json:"filter"` // boolean input column, -1 = none
+	Order    []SortKey  `json:"order,omitempty"`
+	Type     types.Type `json:"type"` // result
+}
+
+// Agg groups by columns; output = group columns, then calls. Key = group columns' positions. Without group columns (Global) there is
+// always exactly one output row. With OnClose (position in GroupBy of a window_end column) a group is emitted once, when the watermark passes its end,
+// and its state dropped; later rows for it are late rows.
+type Agg struct {
+	GroupBy []int     `json:"group_by"`
+	Calls   []AggCall `json:"calls"`
+	Global  bool      `json:"global,omitempty"`
+	OnClose int       `json:"on_close"` // index into GroupBy, -1 = emit every epoch
+}
+
+// JoinType is the kind of a join.
+type JoinType string
+
+// The join types. Semi and anti joins output the left columns only.
+const (
+	Inner JoinType = "inner"
+	Left  JoinType = "left"
+	Right JoinType = "right"
+	Full  JoinType = "full"
+	Semi  JoinType = "semi"
+	Anti  JoinType = "anti"
+)
+
+// Join matches rows by key columns (NULL never matches unless NullSafe) and the residual condition over left++right columns.
+// Without key columns every pair is a candidate (single subtask). Output = Output columns of left++right, all when nil.
+type Join struct {
+	Type      JoinType   `json:"type"`
+	LeftKeys  []int      `json:"left_keys"`
+	RightKeys []int      `json:"right_keys"`
+	NullSafe  []bool     `json:"null_safe,omitempty"`
+	Residual  *expr.Expr `json:"residual,omitempty"`
+	Output    []int      `json:"output,omitempty"`
+}
+
+// TopN keeps rows [Offset, Offset+Limit) per group in Order, ties broken by the stream key of the input. Limit < 0: no limit.
+// Limit and offset of one-shot plans may be expressions without columns (parameters): LimitExpr, OffsetExpr win when set.
+type TopN struct {
+	GroupBy    []int      `json:"group_by,omitempty"`
+	Order      []SortKey  `json:"order"`
+	Limit      int64      `json:"limit"`
+	Offset     int64      `json:"offset,omitempty"`
+	WithTies   bool       `json:"with_ties,omitempty"`
+	LimitExpr  *expr.Expr `json:"limit_expr,omitempty"`
+	OffsetExpr *expr.Expr `json:"offset_expr,omitempty"`
+}
+
+// FrameMode is the unit of a window frame.
+type FrameMode string
+
+// The frame modes.
+const (
+	FrameRows   FrameMode = "rows"
+	FrameRange  FrameMode = "range"
+	FrameGroups FrameMode = "groups"
+)
+
+// BoundKind is the kind of a frame bound.
+type BoundKind string
+
+// The frame bounds.
+const (
+	UnboundedPreceding BoundKind = "unbounded_preceding"
+	Preceding          BoundKind = "preceding"
+	CurrentRow         BoundKind = "current_row"
+	Following          BoundKind = "following"
+	UnboundedFollowing BoundKind = "unbounded_following"
+)
+
+// Bound is one end of a frame; Offset is set for Preceding and Following.
+type Bound struct {
+	Kind   BoundKind    `json:"kind"`
+	Offset *types.Datum `json:"offset,omitempty"`
+}
+
+// Frame is a window frame. Exclude is "", "current", "group" or "ties".
+type Frame struct {
+	Mode    FrameMode `json:"mode"`
+	Start   Bound     `json:"start"`
+	End     Bound     `json:"end"`
+	Exclude string    `json:"exclude,omitempty"`
+}
+
+// OverCall is one window function; aggregates may be called too.
+type OverCall struct {
+	Func        string     `json:"func"` // functions.Registry window or aggregate id
+	Args        []int      `json:"args,omitempty"`
+	Filter      int        `json:"filter"` // -1 = none
+	Frame       Frame      `json:"frame"`
+	IgnoreNulls bool       `json:"ignore_nulls,omitempty"`
+	Type        types.Type `json:"type"`
+}
+
+// Over computes window functions that share one partitioning and order.
+type Over struct {
+	PartitionBy []int      `json:"partition_by,omitempty"`
+	Order       []SortKey  `json:"order,omitempty"`
+	Calls       []OverCall `json:"calls"`
+}
+
+// Recompute evaluates Sub (a one-shot plan whose KindInput leaves stand for the node's inputs) again per epoch and emits the difference.
+type Recompute struct {
+	Sub    *Node  `json:"sub"`
+	Reason string `json:"reason"` // shown by EXPLAIN
+}
+
+// Materialize stores its input as the job's relation: rows addressed by the memcomparable key of KeyColumns.
+type Materialize struct {
+	Relation   uint64 `json:"relation"`
+	KeyColumns []int  `json:"key_columns"`
+}
+
+// Walk calls f for n and all its inputs, inputs first.
+func (n *Node) Walk(f func(*Node)) {
+	for _, in := range n.Inputs {
+		in.Walk(f)
+	}
+	f(n)
+}

@@ -1,0 +1,51 @@
+package expr
+
+import "github.com/streamdb/streamdb/types"
+
+// Env is what expressions may depend on besides their input: one per statement, or per job for views. Read-only while in use.
+type Env struct {
+	Format    *types.Format // session settings for text conversions
+	Params    []types.Datum // $1 … of the running statement
+	TxnTime   int64         // now(): µs since 2000-01-01 UTC
+	StmtTime  int64         // statement_timestamp()
+	User      string
+	Database  string
+	Schemas   []string // search path, resolved
+	Settings  func(name string) (string, bool)
+	Catalog   CatalogInfo // for pg_get_userbyid and its like; nil inside jobs
+	SessionID int32       // pg_backend_pid()
+}
+
+// CatalogInfo answers the catalogue functions that clients call (pg_table_is_visible, regclass text, …). Implemented by the catalog.
+type CatalogInfo interface {
+	// RelationName returns the name of the relation, qualified when it is not visible on path.
+	RelationName(oid uint32, path []string) (string, bool)
+	// RelationOID resolves a possibly qualified, possibly quoted name.
+	RelationOID(name string, path []string) (uint32, bool)
+	RelationVisible(oid uint32, path []string) bool
+	NamespaceName(oid uint32) (string, bool)
+	NamespaceOID(name string) (uint32, bool)
+	RoleName(oid uint32) (string, bool)
+	RoleOID(name string) (uint32, bool)
+	ViewDefinition(oid uint32) (string, bool)
+	IndexDefinition(oid uint32, column int) (string, bool)
+	ConstraintDefinition(oid uint32) (string, bool)
+	Comment(oid uint32, class string, sub int32) (string, bool)
+	RelationSize(oid uint32) (int64, bool)
+}
+
+// RowErrors collects the rows whose evaluation failed. A failed row's value is NULL; the operator decides what becomes of the row
+// (a one-shot query raises the first error, a job diverts the row to the errors relation).
+type RowErrors struct {
+	Rows []uint16 // physical rows, ascending within one evaluation, no duplicates after Sort
+	Errs []error
+}
+
+// Add records that physical row r failed.
+func (e *RowErrors) Add(r int, err error) {
+	e.Rows = append(e.Rows, uint16(r))
+	e.Errs = append(e.Errs, err)
+}
+
+// Reset empties the list and keeps its storage.
+func (e *RowErrors) Reset() { e.Rows, e.Errs = e.Rows[:0], e.Errs[:0] }
