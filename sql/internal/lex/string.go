@@ -1,0 +1,227 @@
+package lex
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/streamdb/streamdb/internal/pgerr"
+)
+
+func (l *lexer) qident() string {
+	p := l.i
+	l.i++
+	var b strings.Builder
+	for {
+		j := strings.IndexByte(l.s[l.i:], '"')
+		if j < 0 {
+			Fail(pgerr.SyntaxError, p, "unterminated quoted identifier")
+		}
+		b.WriteString(l.s[l.i : l.i+j])
+		l.i += j + 1
+		if l.at(0) != '"' {
+			return b.String()
+		}
+		b.WriteByte('"')
+		l.i++
+	}
+}
+
+// quoted reads '...' with continuation segments separated by a newline.
+func (l *lexer) quoted(esc bool) string {
+	p := l.i
+	l.i++
+	j := strings.IndexAny(l.s[l.i:], "'\\")
+	if j >= 0 && l.s[l.i+j] == '\'' && l.at(j+1) != '\'' { // fast path
+		v := l.s[l.i : l.i+j]
+		l.i += j + 1
+		if !l.continued() {
+			return v
+		}
+		return v + l.quoted(esc)
+	}
+	var b strings.Builder
+	for {
+		if l.i >= len(l.s) {
+			Fail(pgerr.SyntaxError, p, "unterminated quoted string")
+		}
+		c := l.s[l.i]
+		switch {
+		case c == '\'' && l.at(1) == '\'':
+			b.WriteByte('\'')
+			l.i += 2
+		case c == '\'':
+			l.i++
+			if !l.continued() {
+				if esc && !utf8.ValidString(b.String()) {
+					Fail(pgerr.CharacterNotInRepertoire, p, "invalid byte sequence for encoding \"UTF8\"")
+				}
+				return b.String()
+			}
+			l.i++ // next opening quote
+		case c == '\\' && esc:
+			l.escape(&b)
+		default:
+			b.WriteByte(c)
+			l.i++
+		}
+	}
+}
+
+// continued looks past whitespace containing a newline for another quote; leaves i on it.
+func (l *lexer) continued() bool {
+	save := l.i
+	if l.space() && l.at(0) == '\'' && !strings.Contains(l.s[save:l.i], "/*") {
+		return true
+	}
+	l.i = save
+	return false
+}
+
+func (l *lexer) escape(b *strings.Builder) {
+	p := l.i
+	l.i++
+	c := l.at(0)
+	if l.i >= len(l.s) {
+		Fail(pgerr.SyntaxError, p, "unterminated quoted string")
+	}
+	l.i++
+	hex := func(min, max int) rune {
+		v, n := rune(0), 0
+		for n < max {
+			d := strings.IndexByte("0123456789abcdef", l.at(0)|0x20)
+			if d < 0 || l.i >= len(l.s) {
+				break
+			}
+			v, n = v<<4|rune(d), n+1
+			l.i++
+		}
+		if n < min {
+			Fail(pgerr.InvalidEscapeSequence, p, "invalid Unicode escape")
+		}
+		return v
+	}
+	switch c {
+	case 'b':
+		b.WriteByte('\b')
+	case 'f':
+		b.WriteByte('\f')
+	case 'n':
+		b.WriteByte('\n')
+	case 'r':
+		b.WriteByte('\r')
+	case 't':
+		b.WriteByte('\t')
+	case 'v':
+		b.WriteByte('\v')
+	case 'u', 'U':
+		n := 4
+		if c == 'U' {
+			n = 8
+		}
+		r := hex(n, n)
+		if r >= 0xD800 && r < 0xDC00 && l.at(0) == '\\' && l.at(1) == 'u' {
+			l.i += 2
+			r = surrogate(r, hex(4, 4), p)
+		}
+		checkRune(r, p)
+		b.WriteRune(r)
+	case 'x':
+		if strings.IndexByte("0123456789abcdefABCDEF", l.at(0)) >= 0 {
+			b.WriteByte(byte(hex(1, 2)))
+		} else {
+			b.WriteByte('x')
+		}
+	case '0', '1', '2', '3', '4', '5', '6', '7':
+		v := c - '0'
+		for n := 0; n < 2 && l.at(0) >= '0' && l.at(0) <= '7'; n++ {
+			v = v<<3 | (l.at(0) - '0')
+			l.i++
+		}
+		b.WriteByte(v)
+	default:
+		b.WriteByte(c)
+	}
+}
+
+func (l *lexer) uescape() byte {
+	save := l.i
+	l.space()
+	if len(l.s)-l.i > 7 && strings.EqualFold(l.s[l.i:l.i+7], "uescape") && !identChar(l.at(7)) {
+		l.i += 7
+		l.space()
+		if l.at(0) == '\'' && l.at(2) == '\'' {
+			c := l.at(1)
+			if strings.IndexByte("0123456789abcdefABCDEF+'\" \t\n\r\f\v", c) >= 0 {
+				Fail(pgerr.SyntaxError, l.i, "invalid Unicode escape character")
+			}
+			l.i += 3
+			return c
+		}
+		Fail(pgerr.SyntaxError, l.i, "UESCAPE must be followed by a simple string literal")
+	}
+	l.i = save
+	return '\\'
+}
+
+func unescapeU(s string, esc byte, pos int) string {
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		if s[i] != esc {
+			b.WriteByte(s[i])
+			i++
+			continue
+		}
+		if i+1 < len(s) && s[i+1] == esc {
+			b.WriteByte(esc)
+			i += 2
+			continue
+		}
+		n, o := 4, 1
+		if i+1 < len(s) && s[i+1] == '+' {
+			n, o = 6, 2
+		}
+		read := func(i, n int) rune {
+			if i+n > len(s) {
+				Fail(pgerr.SyntaxError, pos, "invalid Unicode escape")
+			}
+			v := rune(0)
+			for _, c := range []byte(s[i : i+n]) {
+				d := strings.IndexByte("0123456789abcdef", c|0x20)
+				if d < 0 {
+					Fail(pgerr.SyntaxError, pos, "invalid Unicode escape")
+				}
+				v = v<<4 | rune(d)
+			}
+			return v
+		}
+		r := read(i+o, n)
+		i += o + n
+		if r >= 0xD800 && r < 0xDC00 && i+1 < len(s) && s[i] == esc {
+			n, o = 4, 1
+			if s[i+1] == '+' {
+				n, o = 6, 2
+			}
+			r = surrogate(r, read(i+o, n), pos)
+			i += o + n
+		}
+		checkRune(r, pos)
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+func surrogate(hi, lo rune, pos int) rune {
+	if lo < 0xDC00 || lo > 0xDFFF {
+		Fail(pgerr.SyntaxError, pos, "invalid Unicode surrogate pair")
+	}
+	return (hi-0xD800)<<10 + (lo - 0xDC00) + 0x10000
+}
+
+func checkRune(r rune, pos int) {
+	if r >= 0xD800 && r < 0xE000 {
+		Fail(pgerr.SyntaxError, pos, "invalid Unicode surrogate pair")
+	}
+	if r == 0 || r > utf8.MaxRune {
+		Fail(pgerr.SyntaxError, pos, "invalid Unicode escape value")
+	}
+}
