@@ -1,0 +1,69 @@
+// Package op holds the operators, one per file. An operator is driven by its subtask's task loop and never reads a channel: the loop
+// owns barriers, alignment, watermarks and cancellation. One-shot queries drive the same operators with one final barrier.
+//
+//	Process* … Barrier, Process* … Barrier, … Close
+//
+// Rows are weighted (Z-sets). Within an epoch rows may arrive in any order, even a retraction before its insertion; at the barrier
+// sums are consistent. Linear operators (filter, project, window, union) pass deltas on at once; operators with state emit the consolidated
+// difference in Barrier.
+package op
+
+import (
+	"github.com/streamdb/streamdb/checkpoint"
+	"github.com/streamdb/streamdb/planner/plan"
+	"github.com/streamdb/streamdb/sql/expr"
+	"github.com/streamdb/streamdb/state"
+	"github.com/streamdb/streamdb/types"
+)
+
+// Watermark promises that no row with a smaller value in the column follows. For timestamps in µs since 2000-01-01.
+type Watermark struct {
+	Column int
+	Value  int64
+}
+
+// Emitter passes an operator's output on. The chunk is lent for the call (see types.Chunk).
+type Emitter interface {
+	Emit(c *types.Chunk) error
+	EmitWatermark(w Watermark) error
+}
+
+// Operator is one node of a subtask's tree. All methods are called by one goroutine. After an error only Close is called.
+type Operator interface {
+	// Open binds the operator to its environment and state; it must not touch the outside world.
+	Open(ctx *Context) error
+	// Process takes rows on an input port.
+	Process(port int, c *types.Chunk, out Emitter) error
+	// Watermark takes a watermark on an input port; non-decreasing per column.
+	Watermark(port int, w Watermark, out Emitter) error
+	// Barrier ends an epoch. Everything the epoch changed is emitted here at the latest; with b.Checkpoint != 0 everything that belongs to
+	// the operator's state has been put into its state parts when Barrier returns.
+	Barrier(b checkpoint.Barrier, out Emitter) error
+	Close() error
+}
+
+// Context is what an operator gets at Open.
+type Context struct {
+	Node        *plan.Node
+	InputTypes  [][]types.Type // per port
+	Subtask     int
+	Parallelism int
+	Groups      state.Range
+	Store       *state.Store
+	Lib         expr.Library
+	Env         *expr.Env
+	Errors      ErrorReporter
+	// OneShot: a single final barrier; errors in rows end the query; no state survives.
+	OneShot bool
+	// Limits is the memory accounting operators' own caches report to.
+	Budget    *state.Budget
+	Cancelled func() bool // polled by long loops, at least every few thousand rows
+}
+
+// ErrorReporter diverts rows whose evaluation failed. The weight makes an error leave again when its cause is retracted.
+// In one-shot plans Report returns err itself, which the operator returns at once.
+type ErrorReporter interface {
+	Report(node *plan.Node, err error, row *types.Chunk, r int, weight int64) error
+	// Late counts and keeps a row that arrived after its window had closed.
+	Late(node *plan.Node, row *types.Chunk, r int) error
+}
