@@ -1,0 +1,86 @@
+package expr
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"reflect"
+
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/types"
+)
+
+// storedExpr is the stored form of an Expr. Exactly one of Null, Text and Raw tells a constant's value.
+type storedExpr struct {
+	Kind Kind      `json:"k"`
+	Type string    `json:"t"`
+	OID  types.OID `json:"o"`
+	Mod  *int32    `json:"m,omitempty"`
+	Col  int       `json:"c,omitempty"`
+	Null bool      `json:"null,omitempty"`
+	Text *string   `json:"v,omitempty"`
+	Raw  *string   `json:"b,omitempty"` // base64 of the storage form, for values whose text is not exact
+	Func string    `json:"f,omitempty"`
+	Args []*Expr   `json:"a,omitempty"`
+}
+
+// MarshalJSON writes the exact form of e that stored plans hold: types as OID, modifier and name (for readers), values as text.
+func (e *Expr) MarshalJSON() ([]byte, error) {
+	s := storedExpr{Kind: e.Kind, Type: e.Type.String(), OID: e.Type.OID, Col: e.Col, Func: e.Func, Args: e.Args}
+	if e.Type.Mod != -1 {
+		s.Mod = &e.Type.Mod
+	}
+	if e.Const != nil {
+		switch d := *e.Const; {
+		case d.Null:
+			s.Null = true
+		default:
+			d.Type = e.Type
+			text := string(types.AppendText(nil, d, defaultFormat))
+			back, err := types.ParseText(text, types.T(e.Type.OID), defaultFormat)
+			back.Type = e.Type
+			if err == nil && reflect.DeepEqual(back, d) {
+				s.Text = &text
+				break
+			}
+			if e.Type.Kind() != types.KindString {
+				s.Text = &text
+				break
+			}
+			raw := base64.StdEncoding.EncodeToString([]byte(d.Str))
+			s.Raw = &raw
+		}
+	}
+	return json.Marshal(s)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (e *Expr) UnmarshalJSON(b []byte) error {
+	var s storedExpr
+	if err := json.Unmarshal(b, &s); err != nil {
+		return pgerr.Wrap(pgerr.DataCorrupted, err, "read stored expression")
+	}
+	*e = Expr{Kind: s.Kind, Type: types.T(s.OID), Col: s.Col, Func: s.Func, Args: s.Args, Pos: -1}
+	if s.Mod != nil {
+		e.Type.Mod = *s.Mod
+	}
+	if s.Kind != Const {
+		return nil
+	}
+	d := types.NullDatum(e.Type)
+	switch {
+	case s.Text != nil:
+		v, err := types.ParseText(*s.Text, types.T(s.OID), defaultFormat)
+		if err != nil {
+			return pgerr.Wrap(pgerr.DataCorrupted, err, "read stored constant")
+		}
+		d, d.Type = v, e.Type
+	case s.Raw != nil:
+		raw, err := base64.StdEncoding.DecodeString(*s.Raw)
+		if err != nil {
+			return pgerr.Wrap(pgerr.DataCorrupted, err, "read stored constant")
+		}
+		d.Null, d.Str = false, string(raw)
+	}
+	e.Const = &d
+	return nil
+}

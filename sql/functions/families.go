@@ -1,0 +1,11 @@
+package functions
+
+// families lists the tables of implementations, one per file.
+func families() [][]entry {
+	return [][]entry{
+		aggregates(),
+		arithmetic(),
+		comparisons(),
+		castFunctions(),
+	}
+}
