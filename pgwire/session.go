@@ -134,7 +134,7 @@ type Session interface {
 	Sync(ctx context.Context) error
 
 	// Fail tells the session of an error that pgwire found by itself between calls (malformed message, bad UTF-8): the
-	// transaction fails as if the session had returned err.
+	// transaction fails as if the session had returned err. Sync follows, at the client's next one or at once.
 	Fail(err error)
 
 	// Close ends the session: rolls back, drops temporary objects. It is called exactly once, also after a panic and when the
