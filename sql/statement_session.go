@@ -144,14 +144,13 @@ type Deallocate struct {
 // Declare is DECLARE name CURSOR FOR query.
 type Declare struct {
 	Base
-	Name         string
-	Binary       bool
-	Insensitive  bool
-	Scroll       bool
-	NoScroll     bool
-	Hold         bool
-	Subscription bool // SUBSCRIPTION CURSOR FOR a change stream
-	Query        *Query
+	Name        string
+	Binary      bool
+	Insensitive bool
+	Scroll      bool
+	NoScroll    bool
+	Hold        bool
+	Query       *Query
 }
 
 // FetchDirection is the direction of FETCH and MOVE.

@@ -1,0 +1,431 @@
+package sql
+
+import (
+	"strings"
+
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/sql/internal/lex"
+)
+
+func (p *parser) create() Statement {
+	first := p.Next()
+	replace := p.Accept("or", "replace")
+	temporary, unlogged := false, false
+	switch {
+	case p.Accept("temp"), p.Accept("temporary"), p.Accept("local", "temp"), p.Accept("local", "temporary"),
+		p.Accept("global", "temp"), p.Accept("global", "temporary"):
+		temporary = true
+	case p.Accept("unlogged"):
+		unlogged = true
+	}
+	onlyPlain := func() {
+		if replace || temporary || unlogged {
+			p.Syntax()
+		}
+	}
+	t := p.Cur()
+	switch {
+	case p.Is("table"):
+		if replace {
+			p.Syntax()
+		}
+		p.I++
+		return p.createTable(temporary, unlogged)
+	case p.Is("view"):
+		if unlogged {
+			p.Syntax()
+		}
+		p.I++
+		return p.createView(replace, temporary)
+	case p.IsN("recursive", "view"):
+		return p.unsupported(t.Pos, "CREATE RECURSIVE VIEW", "Use CREATE VIEW .. AS WITH RECURSIVE ...")
+	case p.IsN("materialized", "view"):
+		if temporary || unlogged {
+			p.Syntax()
+		}
+		p.I += 2
+		return p.createMaterializedView(replace)
+	case p.Is("source"):
+		onlyPlain()
+		p.I++
+		s := &CreateSource{}
+		p.tableDef(&s.TableDef)
+		return s
+	case p.Is("sink"):
+		onlyPlain()
+		p.I++
+		return p.createSink()
+	case p.Is("index"), p.IsN("unique", "index"):
+		onlyPlain()
+		unique := p.Accept("unique")
+		p.Expect("index")
+		return p.createIndex(unique)
+	case p.Is("schema"):
+		onlyPlain()
+		p.I++
+		return p.createSchema()
+	case p.Any("role", "user") && !p.IsN("user", "mapping"):
+		onlyPlain()
+		p.I++
+		r := &CreateRole{User: t.Val == "user", IfNotExists: p.ifNotExists(), Name: p.ident()}
+		p.Accept("with")
+		r.Options = p.roleOptions()
+		return r
+	}
+	if hint, ok := createHints[t.Val]; ok && t.K == lex.Ident {
+		return p.unsupported(first.Pos, "CREATE "+strings.ToUpper(t.Val), hint)
+	}
+	p.Syntax()
+	return nil
+}
+
+// createHints lists PostgreSQL's other objects, with what to do instead.
+var createHints = map[string]string{
+	"function":    "There is no procedural language; write the expression in the view.",
+	"procedure":   "There is no procedural language.",
+	"aggregate":   "Use the built-in aggregates.",
+	"trigger":     "Use a materialized view or a sink.",
+	"event":       "Use a materialized view or a sink.",
+	"rule":        "Use a view.",
+	"sequence":    "Use GENERATED ALWAYS AS IDENTITY or a serial column.",
+	"type":        "Use the built-in types, arrays and jsonb.",
+	"domain":      "Use a CHECK constraint.",
+	"extension":   "Extensions cannot be loaded.",
+	"language":    "There is no procedural language.",
+	"database":    "One server holds one database.",
+	"foreign":     "Use CREATE SOURCE.",
+	"server":      "Use CREATE SOURCE.",
+	"user":        "Use CREATE SOURCE.",
+	"publication": "Use CREATE SINK.",
+	"policy":      "Use a view and GRANT.",
+	"cast":        "Use the built-in casts.",
+	"operator":    "Use the built-in operators.",
+	"collation":   "Collations C and default are available.",
+	"statistics":  "Statistics are kept without being asked.",
+	"tablespace":  "Storage is chosen with --data-dir and --checkpoint-dir.",
+	"constraint":  "Use a materialized view or a sink.",
+	"access":      "Tables have one access method.",
+	"text":        "Text search configurations are not available.",
+	"transform":   "There is no procedural language.",
+	"conversion":  "The encoding is always UTF8.",
+	"group":       "Use CREATE ROLE.",
+
+	"subscription": "Use CREATE SOURCE with connector = 'postgres-cdc' or a sink.",
+}
+
+func (p *parser) createTable(temporary, unlogged bool) Statement {
+	c := &CreateTable{Temporary: temporary, Unlogged: unlogged}
+	p.tableDef(&c.TableDef)
+	if !p.Accept("as") {
+		return c
+	}
+	if p.Is("execute") {
+		p.Unsupported("CREATE TABLE .. AS EXECUTE", "Write the query itself.")
+	}
+	a := &CreateTableAs{Name: c.Name, IfNotExists: c.IfNotExists, Temporary: temporary, Unlogged: unlogged, Options: c.Options}
+	for i := range c.Columns {
+		col := &c.Columns[i]
+		if col.Type != nil || col.Generated != nil || col.NotNull || col.PrimaryKey {
+			lex.Fail(pgerr.SyntaxError, p.Peek(-1).Pos, "syntax error at or near \"%s\"", p.Src[p.Peek(-1).Pos:p.Peek(-1).End])
+		}
+		a.Columns = append(a.Columns, Ident{col.Name, col.Pos})
+	}
+	a.Query = p.fullQuery()
+	a.WithNoData = p.withNoData()
+	return a
+}
+
+// withNoData parses an optional WITH [NO] DATA.
+func (p *parser) withNoData() bool {
+	if p.Accept("with", "no", "data") {
+		return true
+	}
+	p.Accept("with", "data")
+	return false
+}
+
+func (p *parser) createView(replace, temporary bool) Statement {
+	v := &CreateView{OrReplace: replace, Temporary: temporary, IfNotExists: p.ifNotExists(), Name: p.name()}
+	v.Columns = p.optIdentList()
+	v.Options = p.options()
+	p.Expect("as")
+	v.Query = p.fullQuery()
+	if p.Accept("with") {
+		v.CheckOption = "cascaded"
+		if p.Accept("local") {
+			v.CheckOption = "local"
+		} else {
+			p.Accept("cascaded")
+		}
+		p.Expect("check", "option")
+	}
+	return v
+}
+
+func (p *parser) createMaterializedView(replace bool) Statement {
+	v := &CreateMaterializedView{OrReplace: replace, IfNotExists: p.ifNotExists(), Name: p.name()}
+	v.Columns = p.optIdentList()
+	if p.Accept("using") {
+		p.ColID()
+	}
+	v.Options = p.options()
+	if p.Accept("tablespace") {
+		p.ColID()
+	}
+	p.Expect("as")
+	v.Query = p.fullQuery()
+	v.EmitOnWindowClose = v.Query.EmitOnWindowClose
+	v.Options = append(v.Options, p.options()...)
+	v.WithNoData = p.withNoData()
+	return v
+}
+
+func (p *parser) createSink() Statement {
+	s := &CreateSink{IfNotExists: p.ifNotExists(), Name: p.name()}
+	if p.Accept("into") {
+		n := p.name()
+		s.Into = &n
+	}
+	if p.Accept("from") {
+		n := p.name()
+		s.From = &n
+	} else {
+		p.Expect("as")
+		s.Query = p.fullQuery()
+		s.EmitOnWindowClose = s.Query.EmitOnWindowClose
+	}
+	s.Options = p.options()
+	s.Format = p.format()
+	return s
+}
+
+func (p *parser) createIndex(unique bool) Statement {
+	x := &CreateIndex{Unique: unique, Concurrently: p.Accept("concurrently"), IfNotExists: p.ifNotExists()}
+	if !p.Is("on") {
+		x.Name = p.ident()
+	} else if x.IfNotExists {
+		p.Syntax()
+	}
+	p.Expect("on")
+	p.Accept("only")
+	x.Table = p.name()
+	if p.Accept("using") {
+		x.Method = p.ColID().Val
+	}
+	p.Expect("(")
+	for {
+		x.Keys = append(x.Keys, p.indexKey())
+		if !p.Accept(",") {
+			break
+		}
+	}
+	p.Expect(")")
+	if p.Accept("include") {
+		x.Include = p.identList()
+	}
+	if p.Accept("distributed", "by") {
+		x.DistributeBy = p.identList()
+	}
+	if p.IsN("nulls", "not") {
+		p.Unsupported("NULLS NOT DISTINCT", "Declare the columns NOT NULL.")
+	}
+	p.Accept("nulls", "distinct")
+	x.Options = p.options()
+	if p.Accept("tablespace") {
+		p.ColID()
+	}
+	if p.Accept("where") {
+		x.Where = p.expr()
+	}
+	return x
+}
+
+func (p *parser) indexKey() IndexKey {
+	t := p.Cur()
+	k := IndexKey{Pos: t.Pos}
+	switch next := p.Peek(1); {
+	case p.Is("("):
+		k.Expr = p.parenExpr()
+	case t.IsName("UC") && !next.Is("(") && !next.Is("."):
+		p.I++
+		k.Column = t.Val
+	default:
+		k.Expr = p.query(p.CExpr())
+	}
+	if p.Accept("collate") {
+		k.Collation = p.name().Name
+	}
+	if p.Cur().IsName("UT") && !p.Any("asc", "desc", "nulls") {
+		k.OpClass = p.name().Name
+	}
+	if p.Accept("desc") {
+		k.Desc, k.NullsFirst = true, true
+	} else {
+		p.Accept("asc")
+	}
+	if p.Accept("nulls") {
+		k.NullsFirst = p.Accept("first")
+		if !k.NullsFirst {
+			p.Expect("last")
+		}
+	}
+	return k
+}
+
+func (p *parser) createSchema() Statement {
+	s := &CreateSchema{IfNotExists: p.ifNotExists()}
+	if !p.Is("authorization") {
+		s.Name = p.ident()
+	}
+	if p.Accept("authorization") {
+		t := p.ColID()
+		s.Authorization = t.Val
+		if s.Name.Name == "" {
+			s.Name = Ident{t.Val, t.Pos}
+		}
+	}
+	if strings.HasPrefix(s.Name.Name, "pg_") {
+		panic(pgerr.Newf(pgerr.ReservedName, "unacceptable schema name \"%s\"", s.Name.Name).
+			WithDetail("The prefix \"pg_\" is reserved for system schemas."))
+	}
+	if p.Any("create", "grant") {
+		p.Unsupported("CREATE SCHEMA with elements", "Create them in statements of their own.")
+	}
+	return s
+}
+
+func (p *parser) roleOptions() []RoleOption {
+	var out []RoleOption
+	for {
+		t := p.Cur()
+		o := RoleOption{Name: strings.ToUpper(t.Val), Pos: t.Pos}
+		switch {
+		case p.Accept("encrypted", "password"), p.Accept("password"):
+			o.Name = "PASSWORD"
+			if p.Accept("null") {
+				o.Null = true
+			} else {
+				o.Value = p.stringConst().Val
+			}
+		case p.Accept("valid", "until"):
+			o.Name, o.Value = "VALID UNTIL", p.stringConst().Val
+		case p.Accept("connection", "limit"):
+			o.Name, o.Value = "CONNECTION LIMIT", p.optionValue()
+		case p.Accept("in", "role"):
+			o.Name = "IN ROLE"
+			for _, n := range p.idents() {
+				o.Value += n.Name + " "
+			}
+			o.Value = strings.TrimSpace(o.Value)
+		case p.Any("superuser", "nosuperuser", "createdb", "nocreatedb", "createrole", "nocreaterole", "inherit", "noinherit",
+			"login", "nologin", "replication", "noreplication", "bypassrls", "nobypassrls"):
+			p.I++
+		case t.K == lex.Ident && t.Cat == 0:
+			lex.Fail(pgerr.SyntaxError, t.Pos, "unrecognized role option \"%s\"", t.Val)
+		default:
+			return out
+		}
+		out = append(out, o)
+	}
+}
+
+// objectKind parses the kind of an object in DROP, ALTER, COMMENT and GRANT; "" with the cursor unmoved when there is none.
+func (p *parser) objectKind() ObjectKind {
+	switch {
+	case p.Accept("materialized", "view"):
+		return KindMaterializedView
+	case p.Any("table", "view", "source", "sink", "index", "schema", "database", "role", "function", "sequence", "type", "extension"):
+		return ObjectKind(p.Next().Val)
+	case p.Accept("user"), p.Accept("group"):
+		return KindRole
+	}
+	return ""
+}
+
+func (p *parser) drop() Statement {
+	first := p.Next()
+	t := p.Cur()
+	d := &Drop{Kind: p.objectKind()}
+	switch d.Kind {
+	case "":
+		if _, ok := createHints[t.Val]; ok && t.K == lex.Ident {
+			return p.unsupported(first.Pos, "DROP "+strings.ToUpper(t.Val), "There are no such objects.")
+		}
+		p.Syntax()
+	case KindFunction, KindSequence, KindType, KindExtension, KindDatabase:
+		return p.unsupported(first.Pos, "DROP "+strings.ToUpper(string(d.Kind)), "There are no such objects to drop.")
+	case KindIndex:
+		d.Concurrently = p.Accept("concurrently")
+	}
+	d.IfExists = p.ifExists()
+	d.Names = p.names()
+	d.Cascade = p.cascade()
+	return d
+}
+
+func (p *parser) truncate() Statement {
+	p.Next()
+	p.Accept("table")
+	t := &Truncate{}
+	for {
+		p.Accept("only")
+		t.Tables = append(t.Tables, p.name())
+		p.Accept("*")
+		if !p.Accept(",") {
+			break
+		}
+	}
+	if p.Accept("restart", "identity") {
+		t.RestartIdentity = true
+	} else {
+		p.Accept("continue", "identity")
+	}
+	t.Cascade = p.cascade()
+	return t
+}
+
+func (p *parser) comment() Statement {
+	first := p.Next()
+	p.Expect("on")
+	c := &CommentOn{}
+	if p.Accept("column") {
+		c.Kind = KindColumn
+		parts := []string{}
+		pos := p.Cur().Pos
+		parts = append(parts, p.ColID().Val)
+		for p.Accept(".") {
+			parts = append(parts, p.ColLabel().Val)
+		}
+		n := len(parts)
+		if n < 2 {
+			lex.Fail(pgerr.SyntaxError, pos, "column name must be qualified")
+		}
+		c.Column = parts[n-1]
+		c.Name = Name{Name: parts[n-2], Pos: pos}
+		if n > 2 {
+			c.Name.Schema = parts[n-3]
+		}
+		if n > 3 {
+			c.Name.Catalog = parts[n-4]
+		}
+	} else {
+		t := p.Cur()
+		c.Kind = p.objectKind()
+		if c.Kind == "" || c.Kind == KindFunction || c.Kind == KindType {
+			return p.unsupported(first.Pos, "COMMENT ON "+strings.ToUpper(t.Val), "Comments are kept for relations, columns, schemas and the database.")
+		}
+		c.Name = p.name()
+	}
+	p.Expect("is")
+	if !p.Accept("null") {
+		s := p.stringConst().Val
+		c.Comment = &s
+	}
+	return c
+}
+
+func (p *parser) refresh() Statement {
+	p.Next()
+	p.Expect("materialized", "view")
+	return &Refresh{Concurrently: p.Accept("concurrently"), Name: p.name(), WithNoData: p.withNoData()}
+}

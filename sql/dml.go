@@ -1,0 +1,88 @@
+package sql
+
+import (
+	"github.com/streamdb/streamdb/sql/internal/translate"
+)
+
+// changeStatement parses INSERT, UPDATE or DELETE behind the WITH clause w, which may be nil.
+func (p *parser) changeStatement(w *translate.With) Statement {
+	switch p.Next().Val {
+	case "insert":
+		return p.insert(w)
+	case "update":
+		t, body := p.UpdateBody(w)
+		u := &Update{Table: Name(t.Name), Alias: t.Alias, Query: p.query(body)}
+		u.Returning = p.returning()
+		return u
+	}
+	p.Expect("from")
+	t, body := p.DeleteBody(w)
+	d := &Delete{Table: Name(t.Name), Alias: t.Alias, Query: p.query(body)}
+	d.Returning = p.returning()
+	return d
+}
+
+func (p *parser) insert(w *translate.With) Statement {
+	p.Expect("into")
+	s := &Insert{Table: p.name()}
+	if p.Accept("as") {
+		s.Alias = p.ColID().Val
+	}
+	if p.Is("(") && !p.ParenSelect() {
+		p.Expect("(")
+		for {
+			s.Columns = append(s.Columns, p.ident())
+			if p.Any("[", ".") {
+				p.Unsupported("assignment to a part of a column", "Assign the whole column.")
+			}
+			if !p.Accept(",") {
+				break
+			}
+		}
+		p.Expect(")")
+	}
+	if p.Accept("overriding") {
+		if p.Accept("user") {
+			s.Overriding = "user"
+		} else {
+			p.Expect("system")
+			s.Overriding = "system"
+		}
+		p.Expect("value")
+	}
+	if !p.Accept("default", "values") {
+		if !p.StartsQuery() {
+			p.Syntax()
+		}
+		s.Query = p.query(p.InsertSource(w))
+	}
+	if c := p.Cur(); p.Accept("on", "conflict") {
+		s.OnConflict = p.onConflict(c.Pos)
+	}
+	s.Returning = p.returning()
+	return s
+}
+
+func (p *parser) onConflict(pos int) *OnConflict {
+	c := &OnConflict{Pos: pos}
+	if p.Accept("on", "constraint") {
+		c.Constraint = p.ColID().Val
+	} else if p.Accept("(") {
+		c.Target = p.query(p.ConflictTarget())
+	}
+	p.Expect("do")
+	if p.Accept("nothing") {
+		c.DoNothing = true
+		return c
+	}
+	p.Expect("update", "set")
+	c.Set = p.query(p.ConflictSet())
+	return c
+}
+
+func (p *parser) returning() *Query {
+	if !p.Accept("returning") {
+		return nil
+	}
+	return p.query(p.Returning())
+}

@@ -1,0 +1,97 @@
+package translate
+
+import (
+	"github.com/streamdb/streamdb/sql/pgext"
+)
+
+func (p *Parser) joinAhead() bool {
+	return p.Any("join", "inner", "left", "right", "full", "cross", "natural")
+}
+
+func (p *Parser) joins(l *frag) *frag {
+	for p.joinAhead() {
+		l = p.join(l)
+	}
+	return l
+}
+
+func (p *Parser) join(l *frag) *frag {
+	t := p.Cur()
+	natural := p.Accept("natural")
+	kind := ""
+	switch {
+	case p.Accept("cross"):
+		p.Expect("join")
+		return joined(seq(0, l, fSpace, at(t.Pos, "CROSS JOIN "), p.tablePrimary()))
+	case p.Accept("left"):
+		kind = "LEFT "
+		p.Accept("outer")
+	case p.Accept("right"):
+		kind = "RIGHT "
+		p.Accept("outer")
+	case p.Accept("full"):
+		kind = "FULL "
+		p.Accept("outer")
+	case p.Accept("inner"):
+	}
+	p.Expect("join")
+	r := p.tablePrimary()
+	if natural {
+		if kind == "FULL " {
+			return joined(seq(0, l, at(t.Pos, " LEFT JOIN "), r, lit(" ON "), ext(t.Pos, pgext.MarkNaturalFullJoin)))
+		}
+		return joined(seq(0, l, at(t.Pos, " NATURAL "+kind+"JOIN "), r))
+	}
+	for p.joinAhead() {
+		r = p.join(r)
+	}
+	var qual *frag
+	full := kind == "FULL "
+	if full {
+		kind = "LEFT "
+	}
+	q := p.Cur()
+	switch {
+	case p.Accept("on"):
+		x := p.expr(0)
+		if full {
+			x = ext(t.Pos, pgext.MarkFullJoin, x)
+		}
+		qual = seq(0, lit(" ON "), x)
+	case p.Accept("using"):
+		cols := p.nameList()
+		var using *frag
+		if p.Is("as") {
+			p.I++
+			using = ident(p.ColID())
+		}
+		if full || using != nil {
+			name := pgext.MarkJoinUsing
+			if full {
+				name = pgext.MarkFullJoinUsing
+			}
+			if using == nil {
+				using = lit("NULL")
+			}
+			args := []*frag{using}
+			for _, x := range cols.kids[1].kids {
+				if x != fComma {
+					args = append(args, x)
+				}
+			}
+			qual = seq(0, lit(" ON "), ext(q.Pos, name, args...))
+		} else {
+			qual = seq(0, lit(" USING "), cols)
+		}
+	default:
+		p.Syntax()
+	}
+	return joined(seq(0, l, at(t.Pos, " "+kind+"JOIN "), r, qual))
+}
+
+// joined puts a join into parentheses, which tell it from a comma, and marks it.
+func joined(f *frag) *frag {
+	f = paren(f)
+	f.join = true
+	return f
+}

@@ -1,0 +1,328 @@
+package translate
+
+import (
+	"strings"
+
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/sql/internal/lex"
+	"github.com/streamdb/streamdb/sql/pgext"
+)
+
+// query is a select statement whose outer clauses are still open, because PostgreSQL lets "(SELECT ..) ORDER BY .." add clauses to
+// the inner one.
+type query struct {
+	with          *frag
+	body          *frag
+	setop         string // the body is a set operation of this kind
+	pos           int
+	order         []*frag
+	limit, offset *frag
+	limitPos      int
+	ties, paren   bool
+	values        bool
+}
+
+func (q *query) closed() bool { return q.order != nil || q.limit != nil || q.offset != nil }
+
+func (q *query) render() *frag {
+	k := make([]*frag, 0, 8)
+	if q.with != nil {
+		k = append(k, q.with, fSpace)
+	}
+	k = append(k, q.body)
+	order := q.order
+	if q.limit != nil || q.offset != nil {
+		l := q.limit
+		if l == nil {
+			l = ext(-1, pgext.MarkNoBound)
+		}
+		name := pgext.MarkLimit
+		if q.ties {
+			name = pgext.MarkLimitWithTies
+		}
+		args := []*frag{l}
+		if q.offset != nil {
+			args = append(args, q.offset)
+		}
+		order = append(order[:len(order):len(order)], ext(q.limitPos, name, args...))
+	}
+	if order != nil {
+		k = append(k, lit(" ORDER BY "))
+		k = append(k, list(order)...)
+	}
+	return seq(0, k...)
+}
+
+func (p *Parser) startsSelect(n int) bool {
+	t := p.Peek(n)
+	return t.K == lex.Ident && (t.Val == "select" || t.Val == "values" || t.Val == "with" || t.Val == "table")
+}
+
+func (p *Parser) parenSelect() bool {
+	n := 0
+	for p.Peek(n).Is("(") {
+		n++
+	}
+	return n > 0 && p.startsSelect(n)
+}
+
+func (p *Parser) queryFrom(first *query) *query {
+	p.Enter()
+	defer p.Leave()
+	var with *frag
+	withPos := p.Cur().Pos
+	if first == nil && p.Is("with") {
+		with = p.with()
+	}
+	q := p.setop(0, first)
+	if with != nil {
+		if q.with != nil {
+			lex.Fail(pgerr.SyntaxError, withPos, "multiple WITH clauses not allowed")
+		}
+		q.with = with
+	}
+	p.tail(q)
+	return q
+}
+
+// tail parses ORDER BY, LIMIT, OFFSET and FETCH. A clause that the parenthesised query inside has already is reported at the new
+// clause's expression, one repeated at the same level is a plain syntax error: gram.y does the same.
+func (p *Parser) tail(q *query) {
+	hadLimit, hadOffset := q.limit != nil, q.offset != nil
+	var limited, skipped bool
+	if p.Accept("order", "by") {
+		pos := p.Cur().Pos
+		keys := p.sortList(true)
+		if q.order != nil {
+			lex.Fail(pgerr.SyntaxError, pos, "multiple ORDER BY clauses not allowed")
+		}
+		q.order = keys
+	}
+	for {
+		t := p.Cur()
+		switch {
+		case p.Is("limit") || p.Is("fetch"):
+			if limited {
+				p.Syntax()
+			}
+			limited = true
+			p.I++
+			pos := p.Cur().Pos
+			var l *frag
+			if t.Val == "limit" {
+				l = p.limitValue(t.Pos)
+			} else {
+				l = p.fetchValue(q)
+			}
+			if hadLimit {
+				lex.Fail(pgerr.SyntaxError, pos, "multiple LIMIT clauses not allowed")
+			}
+			q.limit, q.limitPos = l, t.Pos
+		case p.Is("offset"):
+			if skipped {
+				p.Syntax()
+			}
+			skipped = true
+			p.I++
+			pos := p.Cur().Pos
+			x := p.expr(0)
+			if hadOffset {
+				lex.Fail(pgerr.SyntaxError, pos, "multiple OFFSET clauses not allowed")
+			}
+			q.offset = x
+			if q.limit == nil {
+				q.limitPos = t.Pos
+			}
+			if !p.Accept("rows") {
+				p.Accept("row")
+			}
+		case p.Is("for") && (p.Peek(1).Is("update") || p.Peek(1).Is("share") || p.Peek(1).Is("no") || p.Peek(1).Is("key") || p.Peek(1).Is("read")):
+			p.Unsupported("row locking (FOR UPDATE, FOR SHARE)",
+				"Transactions detect conflicts at commit (SQLSTATE 40001) without row locks.")
+		default:
+			return
+		}
+	}
+}
+
+func (p *Parser) limitValue(limit int) *frag {
+	t := p.Cur()
+	if p.Accept("all") {
+		return ext(t.Pos, pgext.MarkNoBound)
+	}
+	l := p.expr(0)
+	if p.Is(",") {
+		panic(pgerr.Newf(pgerr.SyntaxError, "LIMIT #,# syntax is not supported").At(limit).WithHint("Use separate LIMIT and OFFSET clauses."))
+	}
+	return l
+}
+
+// fetchValue parses the rest of FETCH {FIRST|NEXT} [n] {ROW|ROWS} {ONLY|WITH TIES}.
+func (p *Parser) fetchValue(q *query) *frag {
+	if !p.Accept("first") {
+		p.Expect("next")
+	}
+	l := lit("1")
+	if !p.Any("row", "rows") {
+		if o := p.Cur(); o.Is("-") || o.Is("+") {
+			p.I++
+			if k := p.Cur().K; k != lex.Int && k != lex.Num {
+				p.Syntax()
+			}
+			l = seq(lvBit, at(o.Pos, o.Val), p.cExpr())
+		} else {
+			l = p.cExpr()
+		}
+	}
+	if !p.Accept("rows") {
+		p.Expect("row")
+	}
+	if w := p.Cur(); p.Accept("with", "ties") {
+		if q.order == nil {
+			lex.Fail(pgerr.SyntaxError, w.Pos, "WITH TIES cannot be specified without ORDER BY clause")
+		}
+		q.ties = true
+	} else {
+		p.Expect("only")
+	}
+	return l
+}
+
+func (p *Parser) setop(lv int, first *query) *query {
+	var l *query
+	if lv == 0 {
+		l = p.setop(1, first)
+	} else if first != nil {
+		l = first
+	} else {
+		l = p.selectPrimary()
+	}
+	for {
+		t := p.Cur()
+		if lv == 0 && !p.Any("union", "except") || lv == 1 && !p.Is("intersect") {
+			return l
+		}
+		p.I++
+		op := strings.ToUpper(t.Val)
+		if p.Accept("all") {
+			op += " ALL"
+		} else {
+			p.Accept("distinct")
+		}
+		var r *query
+		if lv == 0 {
+			r = p.setop(1, nil)
+		} else {
+			r = p.selectPrimary()
+		}
+		lf := l.body
+		if l.setop == "" || l.paren || lv == 1 && l.setop[0] != 'I' || l.closed() || l.with != nil {
+			lf = paren(l.render())
+		}
+		l = &query{body: seq(0, lf, fSpace, at(t.Pos, op), fSpace, paren(r.render())), setop: op, pos: t.Pos}
+	}
+}
+
+func (p *Parser) selectPrimary() *query {
+	t := p.Cur()
+	switch {
+	case p.Is("("):
+		return p.selectParens()
+	case p.Is("select"):
+		return p.simpleSelect()
+	case p.Is("values"):
+		return p.values()
+	case p.Accept("table"):
+		p.Accept("only")
+		n := p.relationName()
+		p.Accept("*")
+		return &query{body: seq(0, at(t.Pos, "SELECT * FROM "), n), pos: t.Pos}
+	}
+	p.Syntax()
+	return nil
+}
+
+func (p *Parser) selectParens() *query {
+	p.Enter()
+	defer p.Leave()
+	p.Expect("(")
+	var q *query
+	if p.Is("(") {
+		q = p.queryFrom(p.selectParens())
+	} else {
+		q = p.queryFrom(nil)
+	}
+	p.Expect(")")
+	q.paren = true
+	return q
+}
+
+func (p *Parser) with() *frag {
+	t := p.Next()
+	s := "WITH "
+	if p.Accept("recursive") {
+		s = "WITH RECURSIVE "
+	}
+	k := []*frag{at(t.Pos, s)}
+	for {
+		k = append(k, ident(p.ColID()))
+		if p.Is("(") {
+			k = append(k, fSpace, p.nameList())
+		}
+		p.Expect("as")
+		if p.Accept("not") {
+			p.Expect("materialized")
+		} else {
+			p.Accept("materialized")
+		}
+		if p.Peek(1).Is("insert") || p.Peek(1).Is("update") || p.Peek(1).Is("delete") || p.Peek(1).Is("merge") {
+			p.Unsupported("a data-modifying statement in WITH", "Run the statements one after another in a transaction.")
+		}
+		k = append(k, lit(" AS "), paren(p.selectParens().render()))
+		if p.Any("search", "cycle") {
+			p.Unsupported("SEARCH or CYCLE of a recursive query", "Collect the path in an array column and test it in WHERE.")
+		}
+		if !p.Accept(",") {
+			return seq(0, k...)
+		}
+		k = append(k, fComma)
+	}
+}
+
+func (p *Parser) nameList() *frag {
+	p.Expect("(")
+	var k []*frag
+	for {
+		k = append(k, ident(p.ColID()))
+		if !p.Accept(",") {
+			break
+		}
+	}
+	p.Expect(")")
+	return paren(seq(0, list(k)...))
+}
+
+func (p *Parser) values() *query {
+	t := p.Next()
+	var rows []*frag
+	for {
+		p.Expect("(")
+		var xs []*frag
+		for {
+			if d := p.Cur(); p.Accept("default") {
+				xs = append(xs, at(d.Pos, "DEFAULT"))
+			} else {
+				xs = append(xs, p.expr(0))
+			}
+			if !p.Accept(",") {
+				break
+			}
+		}
+		p.Expect(")")
+		rows = append(rows, seq(0, lit("ROW"), paren(seq(0, list(xs)...))))
+		if !p.Accept(",") {
+			break
+		}
+	}
+	return &query{body: seq(0, append([]*frag{at(t.Pos, "VALUES ")}, list(rows)...)...), pos: t.Pos, values: true}
+}

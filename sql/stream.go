@@ -1,0 +1,400 @@
+package sql
+
+import (
+	"strings"
+
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/sql/internal/lex"
+)
+
+// streamStatement parses EXPLAIN, COPY, maintenance, privileges and streamdb's own statements; nil when t begins none of them.
+func (p *parser) streamStatement(t *lex.Token) Statement {
+	switch t.Val {
+	case "explain":
+		p.I++
+		return p.explain()
+	case "copy":
+		p.I++
+		return p.copy()
+	case "checkpoint":
+		p.I++
+		return &Checkpoint{Object: p.optName()}
+	case "flush":
+		p.I++
+		return &Flush{}
+	case "wait":
+		p.I++
+		return &Wait{Object: p.optName()}
+	case "pause":
+		p.I++
+		return &Pause{Object: p.optName()}
+	case "resume":
+		p.I++
+		return &Resume{Object: p.optName()}
+	case "recover":
+		p.I++
+		return &Recover{}
+	case "cancel":
+		p.I++
+		return p.cancelJobs()
+	case "vacuum":
+		p.I++
+		v := &Vacuum{}
+		v.Options, v.Tables = p.maintenance()
+		return v
+	case "analyze", "analyse":
+		p.I++
+		a := &Analyze{}
+		a.Options, a.Tables = p.maintenance()
+		return a
+	case "grant", "revoke":
+		p.I++
+		return p.grant(t.Val == "revoke")
+	case "lock":
+		p.I++
+		return p.lock()
+	}
+	return nil
+}
+
+// optName parses an optional name, with an optional kind of object before it.
+func (p *parser) optName() *Name {
+	if p.Is(";") || p.Cur().K == lex.EOF || p.Accept("all") {
+		return nil
+	}
+	switch {
+	case p.IsN("materialized", "view"):
+		p.I += 2
+	case p.Any("table", "view", "source", "sink", "index", "job") && p.Peek(1).IsName("UC"):
+		p.I++
+	}
+	n := p.name()
+	return &n
+}
+
+func (p *parser) cancelJobs() Statement {
+	if !p.Accept("jobs") {
+		p.Expect("job")
+	}
+	c := &CancelJobs{}
+	for {
+		t := p.Cur()
+		if t.K != lex.Int && t.K != lex.Str && !t.IsName("UC") {
+			p.Syntax()
+		}
+		p.I++
+		c.IDs = append(c.IDs, t.Val)
+		if !p.Accept(",") {
+			return c
+		}
+	}
+}
+
+func (p *parser) explain() Statement {
+	e := &Explain{Costs: true, Format: "text"}
+	if p.Is("(") && !p.ParenSelect() {
+		p.Expect("(")
+		for {
+			e.Options = append(e.Options, p.explainOption())
+			if !p.Accept(",") {
+				break
+			}
+		}
+		p.Expect(")")
+	} else {
+		for _, w := range []string{"analyze", "analyse", "verbose"} {
+			if t := p.Cur(); p.Accept(w) {
+				e.Options = append(e.Options, Option{Name: strings.Replace(w, "analyse", "analyze", 1), Value: "true", Pos: t.Pos, ValuePos: t.Pos, NoValue: true})
+			}
+		}
+	}
+	timing, summary := -1, -1
+	for _, o := range e.Options {
+		switch o.Name {
+		case "analyze":
+			e.Analyze = explainBool(o)
+		case "verbose":
+			e.Verbose = explainBool(o)
+		case "costs":
+			e.Costs = explainBool(o)
+		case "timing":
+			timing = boolToInt(explainBool(o))
+		case "summary":
+			summary = boolToInt(explainBool(o))
+		case "format":
+			e.Format = strings.ToLower(o.Value)
+			switch e.Format {
+			case "text", "json", "xml", "yaml":
+			default:
+				lex.Fail(pgerr.InvalidParameterValue, o.Pos, "unrecognized value for EXPLAIN option \"format\": \"%s\"", o.Value)
+			}
+		case "buffers", "wal", "settings", "generic_plan", "memory", "serialize", "trace", "logical", "physical", "distsql":
+		default:
+			lex.Fail(pgerr.SyntaxError, o.Pos, "unrecognized EXPLAIN option \"%s\"", o.Name)
+		}
+	}
+	e.Timing, e.Summary = e.Analyze, e.Analyze
+	if timing >= 0 {
+		e.Timing = timing == 1
+	}
+	if summary >= 0 {
+		e.Summary = summary == 1
+	}
+	if !p.StartsQuery() && !p.Any("insert", "update", "delete", "create", "declare", "execute", "refresh", "merge") {
+		p.Syntax()
+	}
+	e.Target = p.inner()
+	return e
+}
+
+func boolToInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (p *parser) explainOption() Option {
+	t := p.Cur()
+	o := Option{Pos: t.Pos, ValuePos: t.Pos, Value: "true", NoValue: true}
+	if p.Accept("analyse") {
+		o.Name = "analyze"
+	} else if p.Accept("analyze") {
+		o.Name = "analyze"
+	} else {
+		o.Name = p.ColID().Val
+	}
+	if !p.Is(",") && !p.Is(")") {
+		o.ValuePos, o.NoValue = p.Cur().Pos, false
+		o.Value = p.settingValue()
+	}
+	return o
+}
+
+func explainBool(o Option) bool {
+	switch strings.ToLower(o.Value) {
+	case "true", "on", "1":
+		return true
+	case "false", "off", "0":
+		return false
+	}
+	lex.Fail(pgerr.SyntaxError, o.Pos, "%s requires a Boolean value", o.Name)
+	return false
+}
+
+func (p *parser) copy() Statement {
+	c := &Copy{}
+	binary := p.Cur()
+	if p.Accept("binary") {
+		c.Options = append(c.Options, CopyOption{Option: Option{Name: "format", Value: "binary", Pos: binary.Pos, ValuePos: binary.Pos}})
+	}
+	if p.Is("(") {
+		p.I++
+		if !p.StartsQuery() && !p.Any("insert", "update", "delete") {
+			p.Syntax()
+		}
+		c.Query = p.inner()
+		p.Expect(")")
+		p.Expect("to")
+	} else {
+		c.Table = p.name()
+		c.Columns = p.optIdentList()
+		c.From = p.Accept("from")
+		if !c.From {
+			p.Expect("to")
+		}
+	}
+	c.Program = p.Accept("program")
+	switch t := p.Cur(); {
+	case t.K == lex.Str:
+		p.I++
+		c.File = t.Val
+	case !c.Program && (p.Accept("stdin") || p.Accept("stdout")):
+		c.Stdio = true
+	default:
+		p.Syntax()
+	}
+	if d := p.Cur(); p.Accept("using", "delimiters") || p.Accept("delimiters") {
+		c.Options = append(c.Options, CopyOption{Option: Option{Name: "delimiter", Value: p.stringConst().Val, Pos: d.Pos, ValuePos: d.Pos}})
+	}
+	p.Accept("with")
+	if p.Accept("(") {
+		for {
+			c.Options = append(c.Options, p.copyOption())
+			if !p.Accept(",") {
+				break
+			}
+		}
+		p.Expect(")")
+	} else {
+		c.Options = append(c.Options, p.oldCopyOptions()...)
+	}
+	if w := p.Cur(); p.Accept("where") {
+		if !c.From {
+			panic(pgerr.Newf(pgerr.SyntaxError, "WHERE clause not allowed with COPY TO").At(w.Pos))
+		}
+		c.Where = p.expr()
+	}
+	return c
+}
+
+func (p *parser) copyOption() CopyOption {
+	t := p.ColLabel()
+	o := CopyOption{Option: Option{Name: t.Val, Value: "true", Pos: t.Pos, ValuePos: t.Pos, NoValue: true}}
+	v := p.Cur()
+	switch {
+	case p.Any(",", ")"):
+		return o
+	case p.Accept("*"):
+		o.Star = true
+	case p.Is("("):
+		o.List = p.identList()
+	default:
+		o.Value = p.settingValue()
+	}
+	o.ValuePos, o.NoValue = v.Pos, false
+	return o
+}
+
+// oldCopyOptions parses the options of PostgreSQL before 9.0, without parentheses.
+func (p *parser) oldCopyOptions() []CopyOption {
+	var out []CopyOption
+	for {
+		t := p.Cur()
+		o := CopyOption{Option: Option{Value: "true", Pos: t.Pos, ValuePos: t.Pos}}
+		str := func(name string) {
+			p.Accept("as")
+			o.Name, o.ValuePos, o.Value = name, p.Cur().Pos, p.stringConst().Val
+		}
+		switch {
+		case p.Accept("binary"), p.Accept("csv"):
+			o.Name, o.Value = "format", t.Val
+		case p.Accept("freeze"), p.Accept("header"):
+			o.Name = t.Val
+		case p.Accept("delimiter"), p.Accept("null"), p.Accept("quote"), p.Accept("escape"), p.Accept("encoding"):
+			str(t.Val)
+		case p.Accept("force", "quote"):
+			o.Name = "force_quote"
+			if o.Star = p.Accept("*"); !o.Star {
+				o.List = p.idents()
+			}
+		case p.Accept("force", "not", "null"):
+			o.Name, o.List = "force_not_null", p.idents()
+		case p.Accept("force", "null"):
+			o.Name, o.List = "force_null", p.idents()
+		default:
+			return out
+		}
+		out = append(out, o)
+	}
+}
+
+// maintenance parses the options and relations of VACUUM and ANALYZE.
+func (p *parser) maintenance() (opts []Option, tables []Name) {
+	if p.Accept("(") {
+		for {
+			opts = append(opts, p.explainOption())
+			if !p.Accept(",") {
+				break
+			}
+		}
+		p.Expect(")")
+	}
+	for p.Any("full", "freeze", "verbose", "analyze", "analyse", "skip_locked") {
+		t := p.Next()
+		opts = append(opts, Option{Name: t.Val, Value: "true", Pos: t.Pos, ValuePos: t.Pos, NoValue: true})
+	}
+	if p.Is(";") || p.Cur().K == lex.EOF {
+		return opts, nil
+	}
+	for {
+		tables = append(tables, p.name())
+		p.optIdentList()
+		if !p.Accept(",") {
+			return opts, tables
+		}
+	}
+}
+
+func (p *parser) grant(revoke bool) Statement {
+	g := &Grant{Revoke: revoke}
+	if revoke {
+		g.OptionOnly = p.Accept("grant", "option", "for") || p.Accept("admin", "option", "for")
+	}
+	for {
+		t := p.Cur()
+		if !t.IsName("UCTR") {
+			p.Syntax()
+		}
+		p.I++
+		if t.Val == "all" && t.K == lex.Ident {
+			p.Accept("privileges")
+		}
+		g.Privileges = append(g.Privileges, t.Val)
+		if p.Is("(") {
+			p.Unsupported("a privilege on single columns", "Grant it on a view of those columns.")
+		}
+		if !p.Accept(",") {
+			break
+		}
+	}
+	if p.Accept("on") {
+		g.Kind = KindTable
+		if p.Accept("all") {
+			g.AllInSchema = true
+			if !p.Accept("tables") && !p.Accept("sequences") && !p.Accept("functions") {
+				p.Syntax()
+			}
+			p.Expect("in", "schema")
+		} else if k := p.objectKind(); k != "" {
+			g.Kind = k
+		}
+		g.Objects = p.names()
+	}
+	if revoke {
+		p.Expect("from")
+	} else {
+		p.Expect("to")
+	}
+	for {
+		p.Accept("group")
+		g.Grantees = append(g.Grantees, p.ident())
+		if !p.Accept(",") {
+			break
+		}
+	}
+	if !revoke {
+		g.GrantOption = p.Accept("with", "grant", "option") || p.Accept("with", "admin", "option")
+	}
+	if p.Accept("granted", "by") {
+		p.ColID()
+	}
+	g.Cascade = p.cascade()
+	return g
+}
+
+func (p *parser) lock() Statement {
+	p.Accept("table")
+	l := &Lock{Mode: "access exclusive"}
+	for {
+		p.Accept("only")
+		l.Tables = append(l.Tables, p.name())
+		p.Accept("*")
+		if !p.Accept(",") {
+			break
+		}
+	}
+	if p.Accept("in") {
+		var words []string
+		for p.Any("access", "row", "share", "update", "exclusive") {
+			words = append(words, p.Next().Val)
+		}
+		if words == nil {
+			p.Syntax()
+		}
+		p.Expect("mode")
+		l.Mode = strings.Join(words, " ")
+	}
+	l.NoWait = p.Accept("nowait")
+	return l
+}
