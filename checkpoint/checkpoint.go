@@ -1,0 +1,114 @@
+// Package checkpoint makes consistent, durable cuts of all jobs and publishes them with one compare-and-set.
+//
+//	interval, CHECKPOINT ─▶ Coordinator ─▶ Clock.BeginCheckpoint ─▶ Participant.Trigger(Barrier)      (all of one id, one epoch)
+//	                            ▲                                        │ seal, snapshot
+//	                            └──────── Acknowledge(JobState) ◀────────┘
+//	   all acked, or window over ─▶ upload new files, one pack, one manifest ─▶ compare-and-set of HEAD ─▶ NotifyComplete ─▶ GC
+//
+// The Coordinator is one event loop around a pure step function (core.go); whatever waits runs in goroutines that post events back.
+// HEAD is the only object that is ever overwritten: what it lists exists, what it does not list does not count. Formats are described
+// in docs/formats/checkpoint.md.
+package checkpoint
+
+import (
+	"errors"
+	"time"
+
+	"github.com/streamdb/streamdb/state"
+)
+
+// Kind tells what a barrier asks for.
+type Kind uint8
+
+// The kinds of barriers.
+const (
+	// KindEpoch closes an epoch and snapshots nothing.
+	KindEpoch Kind = iota
+	// KindCheckpoint cuts an incremental checkpoint, owned by the coordinator.
+	KindCheckpoint
+	// KindSavepoint cuts a self-contained one, owned by the user.
+	KindSavepoint
+)
+
+// String is the kind's name in streamdb.checkpoints.
+func (k Kind) String() string {
+	switch k {
+	case KindCheckpoint:
+		return "CHECKPOINT"
+	case KindSavepoint:
+		return "SAVEPOINT"
+	}
+	return "EPOCH"
+}
+
+// Barrier closes an epoch in-band; with a checkpoint id it also cuts the state of who meets it.
+type Barrier struct {
+	Epoch      uint64
+	Checkpoint uint64 // 0: a plain epoch barrier
+	Kind       Kind
+	Triggered  time.Time
+	Full       bool // do not build on earlier checkpoints
+}
+
+// ErrNotRunning is what Participant.Trigger returns, or a later Decline carries, when a job cannot take part now: it is restarting or
+// backfilling. It is not counted as a failure. Jobs that read from it cannot complete that checkpoint either. A paused job should not
+// use it but acknowledge as Unchanged at once, having taken a checkpoint when it was paused: its readers then go on.
+var ErrNotRunning = errors.New("job is not running")
+
+// Participant takes part in checkpoints: a job, or the engine of all tables. Methods return at once and may be called from the
+// coordinator's loop; they may call Acknowledge and Decline themselves.
+type Participant interface {
+	ID() uint64
+	Name() string
+	// Inputs are the ids of the participants whose change logs it reads.
+	Inputs() []uint64
+	// Trigger asks for a checkpoint at the end of b.Epoch. The outcome comes by Coordinator.Acknowledge or Decline, exactly one.
+	Trigger(b Barrier) error
+	// NotifyComplete tells that the participant's state of checkpoint id is durable, and by that all earlier ones. It may be lost in a
+	// crash: what depends on it is done again after a restore.
+	NotifyComplete(id uint64)
+	// NotifyAborted tells that the participant's state of checkpoint id will not be published: local files of it may go.
+	NotifyAborted(id uint64)
+}
+
+// JobState is one participant's part of a checkpoint. An acknowledged one belongs to the coordinator and must not change; its local
+// files must stay until NotifyComplete or NotifyAborted.
+type JobState struct {
+	Job               uint64
+	Name              string // filled in by the coordinator
+	Checkpoint, Epoch uint64
+	// Unchanged: state and positions equal those of the participant's last completed checkpoint. State, Positions, Operators are ignored.
+	Unchanged bool
+	State     *state.Snapshot // nil when there is none
+	// Positions of source splits and change logs, by "operator/split"; Operators: other operator state, by operator id.
+	Positions   map[string][]byte
+	Operators   map[string][]byte
+	Parallelism int
+	Subtasks    []SubtaskStats
+
+	refs *stateRefs // where its bytes are; set when it was loaded or published
+}
+
+// SubtaskStats are the times and sizes one subtask reports for one checkpoint.
+type SubtaskStats struct {
+	Operator       string
+	Subtask        int
+	StartDelay     time.Duration // from trigger to the first barrier's arrival
+	Alignment      time.Duration // first to last barrier
+	Sync, Async    time.Duration
+	Acknowledged   time.Time
+	Bytes          int64 // new with this checkpoint
+	FullBytes      int64
+	ProcessedBytes int64 // during alignment
+	PersistedBytes int64 // in-flight data in the checkpoint (unaligned)
+	Unaligned      bool
+}
+
+// Clock is the epoch clock as the coordinator needs it. Both are called from a goroutine of the coordinator, never concurrently.
+type Clock interface {
+	// BeginCheckpoint picks the epoch at whose end every participant cuts for checkpoint id. It precedes the calls of Trigger.
+	BeginCheckpoint(id uint64) (epoch uint64, err error)
+	// Quiet reports that nothing happened since the last BeginCheckpoint: no epoch was closed and no transaction committed. A periodic
+	// checkpoint is then not even begun.
+	Quiet() bool
+}

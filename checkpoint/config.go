@@ -1,0 +1,66 @@
+package checkpoint
+
+import (
+	"time"
+
+	"github.com/streamdb/streamdb/internal/pgerr"
+)
+
+// The names of the settings.
+const (
+	SettingInterval          = "execution.checkpointing.interval"
+	SettingMinPause          = "execution.checkpointing.min-pause"
+	SettingTimeout           = "execution.checkpointing.timeout"
+	SettingRetained          = "execution.checkpointing.num-retained"
+	SettingTolerableFailures = "execution.checkpointing.tolerable-failed-checkpoints"
+	SettingMaxConcurrent     = "execution.checkpointing.max-concurrent-checkpoints"
+	SettingGroupWindow       = "execution.checkpointing.group-window"
+)
+
+// Config holds the settings; all can change while the coordinator runs (SetConfig).
+type Config struct {
+	Interval    time.Duration // between periodic checkpoints; 0: none
+	MinPause    time.Duration // between the end of a completed one and the next periodic trigger
+	Timeout     time.Duration // until a participant that has not answered is given up
+	GroupWindow time.Duration // how long acknowledged jobs wait for slower ones, to be published together
+	Retained    int           // completed checkpoints kept
+	// TolerableFailures is how many checkpoints in a row a job may fail before it is restarted.
+	TolerableFailures int
+	// MaxConcurrent checkpoints in flight per job; only 1 is supported.
+	MaxConcurrent int
+}
+
+// DefaultConfig is what applies unless set.
+func DefaultConfig() Config {
+	return Config{
+		Interval: 10 * time.Second, Timeout: 10 * time.Minute, GroupWindow: time.Second,
+		Retained: 1, TolerableFailures: 0, MaxConcurrent: 1,
+	}
+}
+
+// minInterval bounds how often checkpoints may be asked for.
+const minInterval = 10 * time.Millisecond
+
+// Validate refuses settings that make no sense, naming the setting.
+func (c Config) Validate() error {
+	bad := func(name, format string, args ...any) error {
+		return pgerr.Newf(pgerr.InvalidParameterValue, "invalid value for parameter %q: "+format, append([]any{name}, args...)...)
+	}
+	switch {
+	case c.Interval != 0 && c.Interval < minInterval:
+		return bad(SettingInterval, "%v is less than %v", c.Interval, minInterval)
+	case c.MinPause < 0:
+		return bad(SettingMinPause, "%v is negative", c.MinPause)
+	case c.Timeout < minInterval:
+		return bad(SettingTimeout, "%v is less than %v", c.Timeout, minInterval)
+	case c.GroupWindow < 0:
+		return bad(SettingGroupWindow, "%v is negative", c.GroupWindow)
+	case c.Retained < 1:
+		return bad(SettingRetained, "%d is less than 1", c.Retained)
+	case c.TolerableFailures < 0:
+		return bad(SettingTolerableFailures, "%d is negative", c.TolerableFailures)
+	case c.MaxConcurrent != 1:
+		return bad(SettingMaxConcurrent, "only 1 is supported, got %d", c.MaxConcurrent)
+	}
+	return nil
+}

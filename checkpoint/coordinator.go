@@ -1,0 +1,303 @@
+package checkpoint
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/streamdb/streamdb/internal/failpoint"
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/state"
+	"github.com/streamdb/streamdb/storage/object"
+)
+
+// Env is what the coordinator works with.
+type Env struct {
+	Clock Clock
+	// Participants lists who takes part now. It must return at once.
+	Participants func() []Participant
+	// Catalog returns the catalog's version and contents, to be stored with the jobs' states. It is asked right after
+	// Clock.BeginCheckpoint. Equal versions are equal bytes.
+	Catalog func() (version uint64, data []byte)
+	// FailJob restarts a job whose checkpoints failed more often than tolerated; nil: nothing happens. It must return at once.
+	FailJob func(job uint64, cause error)
+	// Holder names this server in HEAD and in the error that a server gets which another one has taken over from.
+	Holder     string
+	Log        zerolog.Logger
+	Failpoints *failpoint.Set // nil: inactive
+}
+
+// Coordinator triggers checkpoints, collects the participants' states and publishes them. New starts nothing; Claim takes the store
+// over; Run works until its context ends. All other methods may be called from any goroutine.
+type Coordinator struct {
+	env   Env
+	core  *core
+	pub   *publisher
+	stats *history
+	box   mailbox
+
+	mu      sync.Mutex
+	config  Config
+	claimed bool
+}
+
+// New makes a coordinator over store.
+func New(cfg Config, store object.Store, env Env) (*Coordinator, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	c := &Coordinator{env: env, config: cfg, stats: newHistory()}
+	c.box.wake = make(chan struct{}, 1)
+	c.pub = newPublisher(store, env.Holder, env.Log, env.Failpoints)
+	c.core = newCore(cfg, c.stats)
+	return c, nil
+}
+
+// Claim takes the store over: from now on an earlier server's attempts to publish fail, and it stops. It returns the newest completed
+// checkpoint of all jobs, nil when there is none. The jobs are restored from it before Run is called.
+func (c *Coordinator) Claim(ctx context.Context) (*Manifest, error) {
+	m, next, err := c.pub.claim(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.claimed = true
+	c.core.restore(m, next)
+	return m, nil
+}
+
+// Run triggers, collects and publishes until ctx ends (nil) or the store is lost to another server (an error matching ErrFenced).
+func (c *Coordinator) Run(ctx context.Context) error {
+	c.mu.Lock()
+	claimed := c.claimed
+	c.mu.Unlock()
+	if !claimed {
+		if _, err := c.Claim(ctx); err != nil {
+			return err
+		}
+	}
+	work, cancel := context.WithCancel(ctx)
+	var workers sync.WaitGroup
+	defer workers.Wait()
+	defer cancel()
+	spawn := func(fn func(context.Context) event) {
+		workers.Go(func() { c.box.post(fn(work)) })
+	}
+	spawn(func(ctx context.Context) event { return evSwept{err: c.pub.sweep(ctx)} })
+
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	// Servers that start together should not hit a shared store together: the first trigger comes at a random time in the interval.
+	c.dispatch(c.core.start(time.Now(), rand.Float64()), spawn)
+	for {
+		timer.Reset(max(0, time.Until(c.core.deadline(time.Now()))))
+		select {
+		case <-ctx.Done():
+			c.box.close()
+			for _, ev := range c.box.take() {
+				c.dispatch(c.core.step(time.Now(), ev), nil)
+			}
+			c.dispatch(c.core.stop(time.Now(), shuttingDown()), nil)
+			return nil
+		case <-c.box.wake:
+			for _, ev := range c.box.take() {
+				c.dispatch(c.core.step(time.Now(), ev), spawn)
+			}
+		case <-timer.C:
+			c.dispatch(c.core.step(time.Now(), evTick{}), spawn)
+		}
+		if err := c.core.fatal; err != nil {
+			c.box.close()
+			for _, ev := range c.box.take() {
+				c.dispatch(c.core.step(time.Now(), ev), nil)
+			}
+			c.dispatch(c.core.stop(time.Now(), err), nil)
+			return err
+		}
+	}
+}
+
+// dispatch carries out actions, and those that follow from their immediate results. A nil spawn begins nothing new.
+func (c *Coordinator) dispatch(actions []action, spawn func(func(context.Context) event)) {
+	for len(actions) > 0 {
+		next := actions[0]
+		actions = actions[1:]
+		switch a := next.(type) {
+		case actBegin:
+			if spawn != nil {
+				spawn(func(ctx context.Context) event { return c.begin(ctx, a) })
+			}
+		case actTrigger:
+			err := a.participant.Trigger(a.barrier)
+			actions = append(actions, c.core.step(time.Now(), evTriggered{job: a.participant.ID(), id: a.barrier.Checkpoint, err: err})...)
+		case actPublish:
+			if spawn != nil {
+				spawn(func(ctx context.Context) event { return c.publish(ctx, a.batch) })
+			}
+		case actNotify:
+			if a.complete {
+				a.participant.NotifyComplete(a.id)
+			} else {
+				a.participant.NotifyAborted(a.id)
+			}
+		case actReply:
+			a.request.done <- reply{id: a.id, err: a.err}
+		case actFailJob:
+			if c.env.FailJob != nil {
+				c.env.FailJob(a.job, a.err)
+			}
+		case actLog:
+			c.env.Log.Warn().Uint64("checkpoint", a.id).Str("job", a.job).Err(a.err).Msg(a.msg)
+		}
+	}
+}
+
+// begin asks the clock for the epoch of checkpoint a.id and finds out who takes part. It runs in a goroutine.
+func (c *Coordinator) begin(ctx context.Context, a actBegin) event {
+	if a.mayBeQuiet && c.env.Clock.Quiet() {
+		return evBegun{id: a.id, quiet: true}
+	}
+	if err := c.pub.reserve(ctx, a.id); err != nil {
+		return evBegun{id: a.id, err: err}
+	}
+	parts := c.env.Participants()
+	epoch, err := c.env.Clock.BeginCheckpoint(a.id)
+	if err != nil {
+		return evBegun{id: a.id, err: fmt.Errorf("begin checkpoint %d: %w", a.id, err)}
+	}
+	ev := evBegun{id: a.id, epoch: epoch, participants: parts}
+	if c.env.Catalog != nil {
+		ev.catalogVersion, ev.catalog = c.env.Catalog()
+	}
+	return ev
+}
+
+// publish makes a batch durable, and after that removes what is not needed any more. It runs in a goroutine.
+func (c *Coordinator) publish(ctx context.Context, b *batch) event {
+	c.mu.Lock()
+	b.retained = c.config.Retained
+	c.mu.Unlock()
+	res, err := c.pub.publish(ctx, b)
+	if err == nil {
+		err = c.env.Failpoints.Hit("checkpoint/before-notify")
+		if err != nil {
+			// What is durable stays durable: only the notification is lost, as in a crash.
+			return evPublished{batch: b, result: res, silent: true}
+		}
+	}
+	return evPublished{batch: b, result: res, err: err}
+}
+
+// Trigger makes a checkpoint of the given jobs and of all they read from (nil: of all jobs) and returns its id when it is durable.
+// Jobs that are not running are left out when all are meant, and are an error when named.
+func (c *Coordinator) Trigger(ctx context.Context, jobs []uint64) (uint64, error) {
+	req := &request{jobs: jobs, done: make(chan reply, 1)}
+	if !c.box.post(evRequest{req}) {
+		return 0, shuttingDown()
+	}
+	select {
+	case r := <-req.done:
+		return r.id, r.err
+	case <-ctx.Done():
+		c.box.post(evCancel{req})
+		return 0, ctx.Err()
+	}
+}
+
+// FinalCheckpoint makes a last checkpoint of all jobs and stops the periodic ones: for a shutdown in good order.
+func (c *Coordinator) FinalCheckpoint(ctx context.Context) error {
+	c.box.post(evLast{})
+	_, err := c.Trigger(ctx, nil)
+	return err
+}
+
+// Acknowledge hands in a participant's state for the checkpoint and job it names.
+func (c *Coordinator) Acknowledge(s *JobState) { c.box.post(evAck{s}) }
+
+// Decline tells that job cannot take part in checkpoint id, or has failed to. It never blocks.
+func (c *Coordinator) Decline(job, id uint64, err error) {
+	c.box.post(evDecline{job: job, id: id, err: err})
+}
+
+// Drop removes a job's state from checkpoints triggered from now on: it was dropped, or the catalog does not know it.
+func (c *Coordinator) Drop(job uint64) { c.box.post(evDrop{job}) }
+
+// SetConfig changes the settings; the next trigger follows them.
+func (c *Coordinator) SetConfig(cfg Config) error {
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.config = cfg
+	c.mu.Unlock()
+	c.box.post(evConfig{cfg})
+	return nil
+}
+
+// Config returns the settings in force.
+func (c *Coordinator) Config() Config {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.config
+}
+
+// Latest returns the newest completed checkpoint of all jobs, nil when there is none: what a failed job restarts from.
+// It must not be changed.
+func (c *Coordinator) Latest() *Manifest { return c.pub.latest() }
+
+// Fetch makes the files of a completed state of this coordinator's store local; see the function Fetch.
+func (c *Coordinator) Fetch(ctx context.Context, s *JobState, dir string) (*state.Snapshot, error) {
+	return Fetch(ctx, c.pub.store, s, dir)
+}
+
+// Stats returns counts and the history for streamdb.checkpoints.
+func (c *Coordinator) Stats() Stats { return c.stats.snapshot() }
+
+func shuttingDown() error {
+	return pgerr.Newf(pgerr.AdminShutdown, "the checkpoint coordinator is shutting down")
+}
+
+// mailbox queues events for the loop. It never blocks the sender, since participants answer from within Trigger; its length is bounded by
+// the answers that are due, one per participant and checkpoint, and by the sessions that wait for a CHECKPOINT.
+type mailbox struct {
+	mu     sync.Mutex
+	queue  []event
+	closed bool
+	wake   chan struct{} // capacity 1
+}
+
+func (b *mailbox) post(ev event) bool {
+	if ev == nil {
+		return true
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return false
+	}
+	b.queue = append(b.queue, ev)
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+func (b *mailbox) take() []event {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	q := b.queue
+	b.queue = nil
+	return q
+}
+
+func (b *mailbox) close() {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+}
