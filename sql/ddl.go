@@ -9,11 +9,16 @@ import (
 
 func (p *parser) create() Statement {
 	first := p.Next()
-	replace := p.Accept("or", "replace")
+	replace := p.Commit(1, "or", "replace")
 	temporary, unlogged := false, false
 	switch {
-	case p.Accept("temp"), p.Accept("temporary"), p.Accept("local", "temp"), p.Accept("local", "temporary"),
-		p.Accept("global", "temp"), p.Accept("global", "temporary"):
+	case p.Any("temp", "temporary", "local", "global"):
+		if !p.Accept("local") {
+			p.Accept("global")
+		}
+		if !p.Accept("temp") {
+			p.Expect("temporary")
+		}
 		temporary = true
 	case p.Accept("unlogged"):
 		unlogged = true
@@ -39,11 +44,11 @@ func (p *parser) create() Statement {
 		return p.createView(replace, temporary)
 	case p.IsN("recursive", "view"):
 		return p.unsupported(t.Pos, "CREATE RECURSIVE VIEW", "Use CREATE VIEW .. AS WITH RECURSIVE ...")
-	case p.IsN("materialized", "view"):
+	case p.Is("materialized"):
 		if temporary || unlogged {
 			p.Syntax()
 		}
-		p.I += 2
+		p.Expect("materialized", "view")
 		return p.createMaterializedView(replace)
 	case p.Is("source"):
 		onlyPlain()
@@ -117,6 +122,12 @@ func (p *parser) createTable(temporary, unlogged bool) Statement {
 	c := &CreateTable{Temporary: temporary, Unlogged: unlogged}
 	p.tableDef(&c.TableDef)
 	if !p.Accept("as") {
+		for i := range c.Columns {
+			if col := &c.Columns[i]; col.Type == nil && col.Generated == nil {
+				p.I = col.next
+				p.Syntax()
+			}
+		}
 		return c
 	}
 	if p.Is("execute") {
@@ -249,6 +260,8 @@ func (p *parser) indexKey() IndexKey {
 	case t.IsName("UC") && !next.Is("(") && !next.Is("."):
 		p.I++
 		k.Column = t.Val
+	case !t.IsName("UCTR"):
+		p.Syntax()
 	default:
 		k.Expr = p.query(p.CExpr())
 	}
@@ -332,7 +345,7 @@ func (p *parser) roleOptions() []RoleOption {
 // objectKind parses the kind of an object in DROP, ALTER, COMMENT and GRANT; "" with the cursor unmoved when there is none.
 func (p *parser) objectKind() ObjectKind {
 	switch {
-	case p.Accept("materialized", "view"):
+	case p.Commit(1, "materialized", "view"):
 		return KindMaterializedView
 	case p.Any("table", "view", "source", "sink", "index", "schema", "database", "role", "function", "sequence", "type", "extension"):
 		return ObjectKind(p.Next().Val)

@@ -50,13 +50,13 @@ func (p *parser) insert(w *translate.With) Statement {
 		}
 		p.Expect("value")
 	}
-	if !p.Accept("default", "values") {
+	if !p.Commit(1, "default", "values") {
 		if !p.StartsQuery() {
 			p.Syntax()
 		}
 		s.Query = p.query(p.InsertSource(w))
 	}
-	if c := p.Cur(); p.Accept("on", "conflict") {
+	if c := p.Cur(); p.Commit(1, "on", "conflict") {
 		s.OnConflict = p.onConflict(c.Pos)
 	}
 	s.Returning = p.returning()
@@ -65,7 +65,7 @@ func (p *parser) insert(w *translate.With) Statement {
 
 func (p *parser) onConflict(pos int) *OnConflict {
 	c := &OnConflict{Pos: pos}
-	if p.Accept("on", "constraint") {
+	if p.Commit(1, "on", "constraint") {
 		c.Constraint = p.ColID().Val
 	} else if p.Accept("(") {
 		c.Target = p.query(p.ConflictTarget())

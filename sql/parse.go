@@ -142,7 +142,7 @@ func (p *parser) optIdentList() []Ident {
 }
 
 func (p *parser) ifExists() bool    { return p.Accept("if", "exists") }
-func (p *parser) ifNotExists() bool { return p.Accept("if", "not", "exists") }
+func (p *parser) ifNotExists() bool { return p.Commit(2, "if", "not", "exists") }
 
 // cascade parses an optional CASCADE or RESTRICT.
 func (p *parser) cascade() bool {
@@ -180,6 +180,8 @@ func (p *parser) statement() Statement {
 		return p.selectStatement()
 	}
 	if t.K != lex.Ident {
+		for p.Accept("(") {
+		}
 		p.Syntax()
 	}
 	switch t.Val {

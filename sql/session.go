@@ -41,7 +41,7 @@ func (p *parser) sessionStatement(t *lex.Token) Statement {
 		return p.execute()
 	case "deallocate":
 		p.I++
-		p.Accept("prepare")
+		p.noise("prepare")
 		if p.Accept("all") {
 			return &Deallocate{All: true}
 		}
@@ -78,6 +78,13 @@ func (p *parser) sessionStatement(t *lex.Token) Statement {
 	return nil
 }
 
+// noise consumes a word that may stand before a name, and may be that name itself.
+func (p *parser) noise(word string) {
+	if n := p.Peek(1); p.Is(word) && (n.IsName("UC") || n.Is("all")) {
+		p.I++
+	}
+}
+
 func (p *parser) transaction(t *lex.Token) Statement {
 	work := func() {
 		if !p.Accept("work") {
@@ -94,7 +101,7 @@ func (p *parser) transaction(t *lex.Token) Statement {
 	case "savepoint":
 		return &Savepoint{Name: p.ColID().Val}
 	case "release":
-		p.Accept("savepoint")
+		p.noise("savepoint")
 		return &Release{Name: p.ColID().Val}
 	}
 	if p.Is("prepared") && (t.Val == "commit" || t.Val == "rollback") {
@@ -102,7 +109,7 @@ func (p *parser) transaction(t *lex.Token) Statement {
 	}
 	work()
 	if t.Val == "rollback" && p.Accept("to") {
-		p.Accept("savepoint")
+		p.noise("savepoint")
 		return &RollbackTo{Name: p.ColID().Val}
 	}
 	chain := false
@@ -122,25 +129,31 @@ func (p *parser) txModes(required bool) TxModes {
 	yes, no := true, false
 	for n := 0; ; n++ {
 		switch {
-		case p.Accept("isolation", "level"):
+		case p.Commit(1, "isolation", "level"):
 			switch {
-			case p.Accept("read", "uncommitted"):
-				m.Isolation = "read uncommitted"
-			case p.Accept("read", "committed"):
-				m.Isolation = "read committed"
-			case p.Accept("repeatable", "read"):
+			case p.Accept("read"):
+				if p.Accept("uncommitted") {
+					m.Isolation = "read uncommitted"
+				} else {
+					p.Expect("committed")
+					m.Isolation = "read committed"
+				}
+			case p.Commit(1, "repeatable", "read"):
 				m.Isolation = "repeatable read"
 			default:
 				p.Expect("serializable")
 				m.Isolation = "serializable"
 			}
-		case p.Accept("read", "only"):
-			m.ReadOnly = &yes
-		case p.Accept("read", "write"):
-			m.ReadOnly = &no
+		case p.Accept("read"):
+			if p.Accept("only") {
+				m.ReadOnly = &yes
+			} else {
+				p.Expect("write")
+				m.ReadOnly = &no
+			}
 		case p.Accept("deferrable"):
 			m.Deferrable = &yes
-		case p.Accept("not", "deferrable"):
+		case p.Commit(1, "not", "deferrable"):
 			m.Deferrable = &no
 		default:
 			if required && n == 0 {
@@ -159,7 +172,7 @@ func (p *parser) settingName() string {
 	switch {
 	case p.Accept("time", "zone"):
 		return "timezone"
-	case p.Accept("transaction", "isolation", "level"):
+	case p.Commit(2, "transaction", "isolation", "level"):
 		return "transaction_isolation"
 	case p.Accept("session", "authorization"):
 		return "session_authorization"
@@ -383,7 +396,7 @@ func (p *parser) declare() Statement {
 		case p.Accept("insensitive"):
 			s.Insensitive = true
 		case p.Accept("asensitive"):
-		case p.Accept("no", "scroll"):
+		case p.Commit(1, "no", "scroll"):
 			s.NoScroll = true
 		case p.Accept("scroll"):
 			s.Scroll = true

@@ -167,6 +167,8 @@ type ColumnDef struct {
 	Identity   string // "", "always", "by default"
 	Checks     []TableConstraint
 	References *ForeignKey
+
+	next int // token behind the name, where a missing type is reported
 }
 
 // ConstraintKind tells the kinds of TableConstraint apart.

@@ -162,7 +162,7 @@ func (p *parser) explainOption() Option {
 	} else if p.Accept("analyze") {
 		o.Name = "analyze"
 	} else {
-		o.Name = p.ColID().Val
+		o.Name = p.Name("UCT").Val
 	}
 	if !p.Is(",") && !p.Is(")") {
 		o.ValuePos, o.NoValue = p.Cur().Pos, false
@@ -373,6 +373,33 @@ func (p *parser) grant(revoke bool) Statement {
 	return g
 }
 
+func (p *parser) lockMode() string {
+	switch {
+	case p.Accept("access"):
+		if p.Accept("share") {
+			return "access share"
+		}
+		p.Expect("exclusive")
+		return "access exclusive"
+	case p.Accept("row"):
+		if p.Accept("share") {
+			return "row share"
+		}
+		p.Expect("exclusive")
+		return "row exclusive"
+	case p.Accept("share"):
+		switch {
+		case p.Commit(1, "update", "exclusive"):
+			return "share update exclusive"
+		case p.Commit(1, "row", "exclusive"):
+			return "share row exclusive"
+		}
+		return "share"
+	}
+	p.Expect("exclusive")
+	return "exclusive"
+}
+
 func (p *parser) lock() Statement {
 	p.Accept("table")
 	l := &Lock{Mode: "access exclusive"}
@@ -385,15 +412,8 @@ func (p *parser) lock() Statement {
 		}
 	}
 	if p.Accept("in") {
-		var words []string
-		for p.Any("access", "row", "share", "update", "exclusive") {
-			words = append(words, p.Next().Val)
-		}
-		if words == nil {
-			p.Syntax()
-		}
+		l.Mode = p.lockMode()
 		p.Expect("mode")
-		l.Mode = strings.Join(words, " ")
 	}
 	l.NoWait = p.Accept("nowait")
 	return l

@@ -222,7 +222,7 @@ func (p *parser) tableConstraint() TableConstraint {
 		c.Name = p.ColID().Val
 	}
 	switch {
-	case p.Accept("primary", "key"):
+	case p.Commit(1, "primary", "key"):
 		c.Kind, c.Columns = ConstraintPrimaryKey, p.identList()
 		p.indexParameters()
 	case p.Accept("unique"):
@@ -235,7 +235,7 @@ func (p *parser) tableConstraint() TableConstraint {
 	case p.Accept("check"):
 		c.Kind, c.Check = ConstraintCheck, p.parenExpr()
 		p.Accept("no", "inherit")
-	case p.Accept("foreign", "key"):
+	case p.Commit(1, "foreign", "key"):
 		c.Kind, c.Columns = ConstraintForeignKey, p.identList()
 		c.Foreign = p.references()
 	case p.Is("exclude"):
@@ -308,7 +308,7 @@ func (p *parser) referentialAction() string {
 // columnDef parses one column; a type may be missing where the column is generated, or its shape comes from elsewhere.
 func (p *parser) columnDef() ColumnDef {
 	t := p.ColID()
-	c := ColumnDef{Name: t.Val, Pos: t.Pos}
+	c := ColumnDef{Name: t.Val, Pos: t.Pos, next: p.I}
 	if !p.Any(",", ")", "as", "constraint", "not", "null", "default", "primary", "unique", "check", "references", "collate") && !p.IsN("generated", "always") {
 		c.Type = p.typeName()
 	}
@@ -324,7 +324,7 @@ func (p *parser) columnDef() ColumnDef {
 		switch {
 		case p.Accept("collate"):
 			c.Collation = p.name().Name
-		case p.Accept("not", "null"):
+		case p.Commit(1, "not", "null"):
 			c.NotNull = true
 		case p.Accept("null"):
 			c.Null = true
@@ -333,7 +333,7 @@ func (p *parser) columnDef() ColumnDef {
 				lex.Fail(pgerr.SyntaxError, t.Pos, "multiple default values specified for column \"%s\"", c.Name)
 			}
 			c.Default = p.query(p.BExpr())
-		case p.Accept("primary", "key"):
+		case p.Commit(1, "primary", "key"):
 			c.PrimaryKey = true
 			p.indexParameters()
 		case p.Accept("unique"):

@@ -31,7 +31,7 @@ func (p *Cursor) Peek(n int) *Token {
 // Next consumes a token; at the end of the input it raises a syntax error.
 func (p *Cursor) Next() *Token {
 	t := &p.Toks[p.I]
-	if t.K == EOF {
+	if t.K == EOF || t.K == Bad {
 		p.Syntax()
 	}
 	p.I++
@@ -70,6 +70,16 @@ func (p *Cursor) Accept(vs ...string) bool {
 	return true
 }
 
+// Commit consumes the tokens vs if the first n of them are next; the others must follow then. It puts errors where PostgreSQL's
+// look-ahead of one token puts them.
+func (p *Cursor) Commit(n int, vs ...string) bool {
+	if !p.Accept(vs[:n]...) {
+		return false
+	}
+	p.Expect(vs[n:]...)
+	return true
+}
+
 // Expect consumes the tokens vs or raises a syntax error at the first that differs.
 func (p *Cursor) Expect(vs ...string) {
 	for _, v := range vs {
@@ -82,7 +92,10 @@ func (p *Cursor) Expect(vs ...string) {
 // Syntax raises PostgreSQL's syntax error at the cursor.
 func (p *Cursor) Syntax() {
 	t := p.Cur()
-	if t.K == EOF {
+	switch t.K {
+	case Bad:
+		panic(t.Err)
+	case EOF:
 		Fail(pgerr.SyntaxError, t.Pos, "syntax error at end of input")
 	}
 	Fail(pgerr.SyntaxError, t.Pos, "syntax error at or near \"%s\"", p.Src[t.Pos:t.End])

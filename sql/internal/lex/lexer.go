@@ -49,7 +49,7 @@ func (l *lexer) space() (nl bool) {
 			for depth > 0 {
 				switch {
 				case l.i >= len(l.s):
-					Fail(pgerr.SyntaxError, start, "unterminated /* comment")
+					Fail(pgerr.SyntaxError, start, "unterminated /* comment at or near \"%s\"", l.s[start:])
 				case l.s[l.i] == '/' && l.at(1) == '*':
 					depth++
 					l.i += 2
@@ -104,7 +104,7 @@ func (l *lexer) next() Token {
 	case c == '"':
 		v := l.qident()
 		if v == "" {
-			Fail(pgerr.SyntaxError, p, "zero-length delimited identifier")
+			Fail(pgerr.SyntaxError, p, "zero-length delimited identifier at or near \"%s\"", l.s[p:l.i])
 		}
 		return tok(QIdent, v)
 	case identStart(c):
@@ -149,7 +149,7 @@ func (l *lexer) next() Token {
 			tag := l.s[p : j+1]
 			end := strings.Index(l.s[j+1:], tag)
 			if end < 0 {
-				Fail(pgerr.SyntaxError, p, "unterminated dollar-quoted string")
+				Fail(pgerr.SyntaxError, p, "unterminated dollar-quoted string at or near \"%s\"", l.s[p:])
 			}
 			l.i = j + 1 + end + len(tag)
 			return tok(Str, l.s[j+1:j+1+end])

@@ -14,7 +14,7 @@ func (l *lexer) qident() string {
 	for {
 		j := strings.IndexByte(l.s[l.i:], '"')
 		if j < 0 {
-			Fail(pgerr.SyntaxError, p, "unterminated quoted identifier")
+			Fail(pgerr.SyntaxError, p, "unterminated quoted identifier at or near \"%s\"", l.s[p:])
 		}
 		b.WriteString(l.s[l.i : l.i+j])
 		l.i += j + 1
@@ -42,7 +42,7 @@ func (l *lexer) quoted(esc bool) string {
 	var b strings.Builder
 	for {
 		if l.i >= len(l.s) {
-			Fail(pgerr.SyntaxError, p, "unterminated quoted string")
+			Fail(pgerr.SyntaxError, p, "unterminated quoted string at or near \"%s\"", l.s[p:])
 		}
 		c := l.s[l.i]
 		switch {
@@ -82,7 +82,7 @@ func (l *lexer) escape(b *strings.Builder) {
 	l.i++
 	c := l.at(0)
 	if l.i >= len(l.s) {
-		Fail(pgerr.SyntaxError, p, "unterminated quoted string")
+		Fail(pgerr.SyntaxError, p, "unterminated quoted string at or near \"%s\"", l.s[p:])
 	}
 	l.i++
 	hex := func(min, max int) rune {

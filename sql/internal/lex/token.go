@@ -26,6 +26,7 @@ const (
 	Param       // $n; Val is n
 	Op          // operator symbol
 	Punct       // ( ) [ ] , ; : . :: := .. =>
+	Bad         // text that is no token; the last one, with Err
 )
 
 // maxIdentBytes is PostgreSQL's NAMEDATALEN - 1.
@@ -42,6 +43,7 @@ type Token struct {
 	Bare      bool // usable as a column label without AS
 	Truncated bool // Val was cut to 63 bytes
 	Pos, End  int
+	Err       *pgerr.Error // of Bad
 }
 
 // Is reports whether the token is the unquoted word, punctuation or operator v.
@@ -70,7 +72,8 @@ func Catch(err *error) {
 	}
 }
 
-// Lex returns the tokens of a message, the last of kind EOF.
+// Lex returns the tokens of a message, the last of kind EOF, or Bad where the text cannot be split further: parsers raise that error when
+// they come to it, so that a syntax error before it comes first.
 func Lex(s string) (toks []Token, err error) {
 	defer Catch(&err)
 	if !utf8.ValidString(s) {
@@ -82,7 +85,7 @@ func Lex(s string) (toks []Token, err error) {
 	l := &lexer{s: s}
 	toks = make([]Token, 0, len(s)/4+4)
 	for {
-		t := l.next()
+		t := l.token()
 		if (t.K == Ident || t.K == QIdent) && len(t.Val) > maxIdentBytes {
 			n := maxIdentBytes
 			for !utf8.RuneStart(t.Val[n]) {
@@ -91,10 +94,24 @@ func Lex(s string) (toks []Token, err error) {
 			t.Val, t.Truncated = t.Val[:n], true
 		}
 		toks = append(toks, t)
-		if t.K == EOF {
+		if t.K == EOF || t.K == Bad {
 			return toks, nil
 		}
 	}
+}
+
+// token returns the next token, Bad with the error that next raised.
+func (l *lexer) token() (t Token) {
+	defer func() {
+		if r := recover(); r != nil {
+			e, ok := r.(*pgerr.Error)
+			if !ok {
+				panic(r)
+			}
+			t = Token{K: Bad, Pos: e.Pos, End: len(l.s), Err: e}
+		}
+	}()
+	return l.next()
 }
 
 func invalidAt(s string) int {

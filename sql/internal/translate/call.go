@@ -102,7 +102,7 @@ func (p *Parser) callArgs() []*frag {
 			break
 		}
 	}
-	if o := p.Cur(); p.Accept("order", "by") {
+	if o := p.Cur(); p.Commit(1, "order", "by") {
 		args = append(args, p.orderMark(o.Pos, pgext.MarkOrderBy))
 	}
 	return args
@@ -110,7 +110,7 @@ func (p *Parser) callArgs() []*frag {
 
 // callDecorations parses WITHIN GROUP, FILTER and OVER.
 func (p *Parser) callDecorations(args []*frag) (out []*frag, over *frag) {
-	if w := p.Cur(); p.Accept("within", "group", "(") {
+	if w := p.Cur(); p.Commit(1, "within", "group", "(") {
 		for _, a := range args {
 			if len(a.kids) == 0 {
 				continue

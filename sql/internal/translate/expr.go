@@ -211,6 +211,9 @@ func (p *Parser) identExpr() *frag {
 		return p.typedLiteral()
 	}
 	if !t.IsName("UC") {
+		if t.K == lex.Ident && t.Cat == 'T' { // only a function could have this name
+			p.I++
+		}
 		p.Syntax()
 	}
 	star := p.Peek(n+1).Is(".") && p.Peek(n+2).Is("*")

@@ -88,7 +88,7 @@ func (p *Parser) tablePrimary() *frag {
 	for p.Peek(n).IsName("UCTR") && p.Peek(n+1).Is(".") {
 		n += 2
 	}
-	if p.Peek(n+1).Is("(") && !p.Is("only") || t.K == lex.Ident && (t.Cat == 'R' || t.Cat == 'C') && funcKeyword[t.Val] {
+	if p.Peek(n+1).Is("(") && !p.Is("only") || t.K == lex.Ident && t.Cat == 'R' && funcKeyword[t.Val] {
 		return p.funcTable(t.Pos, pgext.MarkTableFunction, []*frag{p.funcExpr(false)})
 	}
 	if lateral {
@@ -100,6 +100,10 @@ func (p *Parser) tablePrimary() *frag {
 			p.Expect(")")
 			return p.relation(t.Pos, r)
 		}
+	}
+	if t.K == lex.Ident && t.Cat == 'T' { // only a function could have this name
+		p.I++
+		p.Syntax()
 	}
 	r := p.relationName()
 	p.Accept("*")

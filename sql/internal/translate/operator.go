@@ -208,14 +208,11 @@ func (p *Parser) infixOne(l *frag, lv int, b bool) (out *frag, operand bool) {
 }
 
 func (p *Parser) anyName() *frag {
-	s := ""
-	for {
-		s += quoteIdent(p.Name("UCTR").Val)
-		if !p.Accept(".") {
-			return str(s)
-		}
-		s += "."
+	s := quoteIdent(p.ColID().Val)
+	for p.Accept(".") {
+		s += "." + quoteIdent(p.ColLabel().Val)
 	}
+	return str(s)
 }
 
 // isTest parses IS and its kin; operand reports whether it ended with an operand.
@@ -239,7 +236,7 @@ func (p *Parser) isTest(l *frag, b bool) (out *frag, operand bool) {
 		return seq(lvCmp, atLeast(l, lvAtom), at(t.Pos, s+strings.ToUpper(w.Val))), false
 	case p.Accept("unknown"):
 		return ext(t.Pos, either(not, pgext.MarkIsNotUnknown, pgext.MarkIsUnknown), l), false
-	case p.Accept("distinct", "from"):
+	case p.Commit(1, "distinct", "from"):
 		return ext(t.Pos, either(not, pgext.MarkIsNotDistinct, pgext.MarkIsDistinct), l, p.exprX(pIs+1, b)), true
 	case p.Is("document"):
 		p.Unsupported("IS DOCUMENT", "XML is not available; use jsonb.")
@@ -254,9 +251,6 @@ func (p *Parser) isTest(l *frag, b bool) (out *frag, operand bool) {
 			f = seq(lvNot, at(t.Pos, "NOT "), f)
 		}
 		return f, false
-	}
-	if w.Is("distinct") {
-		p.I++
 	}
 	p.Syntax()
 	return nil, false
@@ -369,7 +363,7 @@ func (p *Parser) overlaps(t *lex.Token, l, r *frag) *frag {
 			if f.row == nil {
 				lex.Fail(pgerr.SyntaxError, t.Pos, "syntax error at or near \"%s\"", p.Src[t.Pos:t.End])
 			}
-			lex.Fail(pgerr.SyntaxError, t.Pos, "wrong number of parameters on %s side of OVERLAPS expression", [2]string{"left", "right"}[i])
+			lex.Fail(pgerr.SyntaxError, f.first(), "wrong number of parameters on %s side of OVERLAPS expression", [2]string{"left", "right"}[i])
 		}
 	}
 	return catalogCall(t.Pos, "overlaps", l.row[0], l.row[1], r.row[0], r.row[1])

@@ -90,7 +90,7 @@ func (p *Parser) queryFrom(first *query) *query {
 func (p *Parser) tail(q *query) {
 	hadLimit, hadOffset := q.limit != nil, q.offset != nil
 	var limited, skipped bool
-	if p.Accept("order", "by") {
+	if p.Commit(1, "order", "by") {
 		pos := p.Cur().Pos
 		keys := p.sortList(true)
 		if q.order != nil {
@@ -177,7 +177,7 @@ func (p *Parser) fetchValue(q *query) *frag {
 	if !p.Accept("rows") {
 		p.Expect("row")
 	}
-	if w := p.Cur(); p.Accept("with", "ties") {
+	if w := p.Cur(); p.Commit(1, "with", "ties") {
 		if q.order == nil {
 			lex.Fail(pgerr.SyntaxError, w.Pos, "WITH TIES cannot be specified without ORDER BY clause")
 		}

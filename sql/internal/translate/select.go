@@ -61,7 +61,7 @@ func (p *Parser) simpleSelect() *query {
 		k = append(k, lit(" WHERE "), p.expr(0))
 	}
 	var needFrom bool
-	if p.Accept("group", "by") {
+	if p.Commit(1, "group", "by") {
 		needFrom = true
 		k = append(k, lit(" GROUP BY "))
 		var g []*frag
@@ -128,6 +128,15 @@ func (p *Parser) groupItem() *frag {
 	return p.ordinal(start, p.expr(0))
 }
 
+// starAlias parses the alias that gram.y lets follow `a.*`; it names nothing.
+func (p *Parser) starAlias() {
+	if p.Accept("as") {
+		p.ColLabel()
+	} else if n := p.Cur(); n.K == lex.QIdent || n.K == lex.Ident && n.Bare {
+		p.I++
+	}
+}
+
 func (p *Parser) target() *frag {
 	t := p.Cur()
 	if p.Accept("*") {
@@ -144,6 +153,7 @@ func (p *Parser) target() *frag {
 				k = append(k, ident(p.Peek(j)), lit("."))
 			}
 			p.I += n + 3
+			p.starAlias()
 			return seq(0, append(k, lit("*"))...)
 		}
 	}

@@ -48,7 +48,7 @@ func (p *Parser) typeMods() string {
 	for {
 		t := p.Next()
 		switch {
-		case t.K == lex.Int, t.K == lex.Num, t.K == lex.Ident:
+		case t.K == lex.Int, t.K == lex.Num, t.K == lex.Ident && t.IsName("UC"):
 			s += t.Val
 		case t.K == lex.QIdent:
 			s += quoteIdent(t.Val)
@@ -100,10 +100,10 @@ func (p *Parser) simpleType() string {
 		case "time", "timestamp":
 			p.I++
 			s := t.Val + p.typeMods()
-			if p.Accept("with", "time", "zone") {
+			if p.Commit(2, "with", "time", "zone") {
 				return s + " with time zone"
 			}
-			if p.Accept("without", "time", "zone") {
+			if p.Commit(2, "without", "time", "zone") {
 				return s + " without time zone"
 			}
 			return s

@@ -16,7 +16,7 @@ func (p *Parser) windowSpec() *frag {
 	}
 	var part []*frag
 	partPos := len(k)
-	if p.Accept("partition", "by") {
+	if p.Commit(1, "partition", "by") {
 		for _, x := range p.exprList() {
 			if x.s != "" {
 				x = paren(x)
@@ -24,7 +24,7 @@ func (p *Parser) windowSpec() *frag {
 			part = append(part, x)
 		}
 	}
-	if p.Accept("order", "by") {
+	if p.Commit(1, "order", "by") {
 		k = append(k, lit("ORDER BY "))
 		k = append(k, list(p.sortList(false))...)
 		k = append(k, fSpace)
@@ -35,7 +35,7 @@ func (p *Parser) windowSpec() *frag {
 		if t := p.Cur(); p.Accept("exclude") {
 			var what string
 			switch {
-			case p.Accept("current", "row"):
+			case p.Commit(1, "current", "row"):
 				what = "current row"
 			case p.Accept("group"):
 				what = "group"
