@@ -85,7 +85,10 @@ func (c *conn) interrupt() {
 // terminate ends the connection as soon as its statement has noticed.
 func (c *conn) terminate() {
 	c.cancel(causeShutdown())
-	c.interrupt()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.interrupted = true
+	c.rd.abort()
 }
 
 // serve runs the connection from its first byte to its end.
@@ -536,8 +539,11 @@ func (c *conn) sync() error {
 // lostInput codes an error of the reader for a session that waits for COPY data.
 func lostInput(err error) error {
 	var e *pgerr.Error
-	if errors.As(err, &e) {
+	switch {
+	case errors.As(err, &e):
 		return e
+	case errors.Is(err, errInterrupted):
+		return causeShutdown()
 	}
 	return causeClientGone(err)
 }

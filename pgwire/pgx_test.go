@@ -2,8 +2,8 @@ package pgwire
 
 import (
 	"context"
-	"errors"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -156,18 +156,28 @@ func TestPgxCancel(t *testing.T) {
 	}
 }
 
-func TestPgxCopyFromAndNotices(t *testing.T) {
+func TestPgxCopyNoticeSetting(t *testing.T) {
 	h := newFakeHandler()
 	cfg := pgxConfig(t, NewServer(Config{Handler: h, Logger: zerolog.Nop()}), "tcp", "")
 	var notices []string
 	cfg.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { notices = append(notices, n.Severity+" "+n.Message) }
 	c := connect(t, cfg)
-	r := errors.Join(func() error { _, err := c.Exec(t.Context(), "notice hello"); return err }())
-	require.NoError(t, r)
+	_, err := c.Exec(t.Context(), "notice hello")
+	require.NoError(t, err)
 	require.Equal(t, []string{"NOTICE hello"}, notices)
-	_, err := c.Exec(t.Context(), "set TimeZone CET")
+	_, err = c.Exec(t.Context(), "set TimeZone CET")
 	require.NoError(t, err)
 	require.Equal(t, "CET", c.PgConn().ParameterStatus("TimeZone"))
+
+	const lines = 200_000
+	tag, err := c.PgConn().CopyFrom(t.Context(), strings.NewReader(strings.Repeat("1\tx\n", lines)), "copyin")
+	require.NoError(t, err)
+	require.Equal(t, int64(lines), tag.RowsAffected())
+	require.Equal(t, int64(lines), h.committed.Load())
+	var out strings.Builder
+	_, err = c.PgConn().CopyTo(t.Context(), &out, "copyout")
+	require.NoError(t, err)
+	require.Equal(t, "1\n2\n", out.String())
 }
 
 // TestAuthenticator leads the exchanges that an Authenticator may choose from.

@@ -50,6 +50,7 @@ type reader struct {
 	watching    chan struct{} // closed when the watcher has returned; nil: there is none
 	waiting     bool          // in a read that interrupt may end
 	interrupted bool
+	aborted     bool
 
 	// Owned by the watcher until watching is closed, by the connection's goroutine otherwise.
 	ahead    []byte
@@ -120,10 +121,10 @@ func (r *reader) fill(n int, interruptible bool) error {
 	if r.err != nil {
 		return r.err
 	}
+	r.makeRoom(n)
 	if err := r.beginRead(interruptible); err != nil {
 		return err
 	}
-	r.makeRoom(n)
 	m, err := r.nc.Read(r.buf[r.w:])
 	r.w += m
 	if r.endRead() && errors.Is(err, os.ErrDeadlineExceeded) {
@@ -162,17 +163,14 @@ func (r *reader) makeRoom(n int) {
 	r.r, r.w = 0, len(unread)
 }
 
-// beginRead marks a read that interrupt may end, unless the interrupt was there first.
+// beginRead is called before a read, endRead after it; interruptible reads end when interrupt is called, all when abort is.
 func (r *reader) beginRead(interruptible bool) error {
-	if !interruptible {
-		return nil
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.interrupted {
+	if r.aborted || interruptible && r.interrupted {
 		return errInterrupted
 	}
-	r.waiting = true
+	r.waiting = interruptible
 	return nil
 }
 
@@ -181,12 +179,11 @@ func (r *reader) endRead() (interrupted bool) {
 	defer r.mu.Unlock()
 	waited := r.waiting
 	r.waiting = false
-	if waited && r.interrupted {
+	if waited && r.interrupted && !r.aborted {
 		// Data may have come first; what follows (COPY data) must not meet the deadline.
 		_ = r.nc.SetReadDeadline(time.Time{})
-		return true
 	}
-	return false
+	return r.aborted || waited && r.interrupted
 }
 
 // interrupt makes reads that wait for a new message, now and from now on, fail with errInterrupted. What was received already
@@ -199,6 +196,14 @@ func (r *reader) interrupt() {
 		// A failure means that the connection is closed, which ends the read as well.
 		_ = r.nc.SetReadDeadline(longAgo())
 	}
+}
+
+// abort does the same to all reads, those of COPY data too.
+func (r *reader) abort() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.interrupted, r.aborted = true, true
+	_ = r.nc.SetReadDeadline(longAgo())
 }
 
 func longAgo() time.Time { return time.Unix(1, 0) }
@@ -267,7 +272,7 @@ func (r *reader) stopWatch() {
 	// Failures mean that the connection is closed, which ends the watcher's read as well.
 	_ = r.nc.SetReadDeadline(longAgo())
 	<-done
-	_ = r.nc.SetReadDeadline(time.Time{})
+	r.resetDeadline()
 	if len(r.ahead) > 0 {
 		if len(r.buf)-r.w < len(r.ahead) {
 			b := make([]byte, max(readBufferBytes, r.w-r.r+len(r.ahead)))
@@ -279,6 +284,14 @@ func (r *reader) stopWatch() {
 	r.ahead = nil
 	if r.aheadErr != nil {
 		r.err = r.aheadErr
+	}
+}
+
+func (r *reader) resetDeadline() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.aborted {
+		_ = r.nc.SetReadDeadline(time.Time{})
 	}
 }
 

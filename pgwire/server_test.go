@@ -101,6 +101,17 @@ func TestServeConnEndsWithContext(t *testing.T) {
 	<-done
 }
 
+func TestTerminateEndsCopy(t *testing.T) {
+	srv := NewServer(Config{Handler: newFakeHandler()})
+	c := startScript(t, srv)
+	send(t, c, `Query {"String": "copyin"}`)
+	c.readUntil(t, 'G')
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, srv.Shutdown(ctx), context.Canceled)
+	require.Equal(t, "ErrorResponse FATAL 57P01 terminating connection due to administrator command\nclosed\n", c.readUntil(t, 0))
+}
+
 // TestPipelinedBehindLongStatement: what is read ahead while a statement runs is neither lost nor reordered.
 func TestPipelinedBehindLongStatement(t *testing.T) {
 	for _, size := range []int{1, readBufferBytes, maxReadAheadBytes, 3 * maxReadAheadBytes} {
@@ -217,6 +228,25 @@ func TestTLS(t *testing.T) {
 	write(t, c, append([]byte{0, 0, 0, 8, 4, 210, 22, 47}, startupBytes(protocolLatest, "user", "u")...))
 	require.Contains(t, c.readUntil(t, 0), "FATAL 08P01 received unencrypted data after SSL request")
 	require.NoError(t, nc.Close())
+}
+
+func TestParseOptions(t *testing.T) {
+	for in, want := range map[string][]Param{
+		"":                             nil,
+		` -c a=b\ c  --d-e=f -cg==\\ `: {{"a", "b c"}, {"d_e", "f"}, {"g", `=\`}},
+		"-c a=":                        {{"a", ""}},
+	} {
+		got, err := parseOptions(in)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	for in, want := range map[string]string{
+		"-c": "invalid command-line argument for server process: -c", "x=y": "invalid command-line argument for server process: x=y",
+		"-c foo": "-c foo requires a value", "--foo": "--foo requires a value", "--=x": "invalid command-line argument for server process: --=x",
+	} {
+		_, err := parseOptions(in)
+		require.EqualError(t, err, want)
+	}
 }
 
 // TestRowsMatchDecoder: rows written by hand decode with pgproto3 to the same values, across flushes and repetitions.

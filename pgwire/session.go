@@ -67,7 +67,8 @@ type Handler interface {
 // when the server's shutdown runs out of patience; it is also cancelled some time after the call returned. What lives longer
 // than a call (an open portal, a transaction) therefore hangs on the context given to NewSession and must merely be stopped by
 // ctx while a call works on it. A cancel request between two calls hits nothing. context.Cause(ctx) is a *pgerr.Error that says
-// why (57014, 57P01, 08006); a session that returns ctx.Err(), bare or wrapped by something else than a *pgerr.Error, gets the same report.
+// why (57014, 57P01, 08006); a session that returns ctx.Err(), bare or wrapped by something else than a *pgerr.Error, gets the
+// same report. A deadline that the session sets itself (statement_timeout) it also reports itself.
 //
 // Errors. A returned error is sent as ErrorResponse, with pgerr.From's fields, severity ERROR; a session whose error has
 // Severity "FATAL" is closed after it. Any error, be it returned by the session or told to it by Fail, ends an implicit

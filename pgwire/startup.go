@@ -237,18 +237,21 @@ func parseOptions(s string) ([]Param, error) {
 	words := splitOptions(s)
 	for i := 0; i < len(words); i++ {
 		word := words[i]
-		var setting string
+		var setting, flag string
 		switch {
 		case word == "-c" && i+1 < len(words):
 			i++
-			setting = words[i]
+			flag, setting = "-c ", words[i]
 		case strings.HasPrefix(word, "-c") && len(word) > 2:
-			setting = word[2:]
+			flag, setting = "-c ", word[2:]
 		case strings.HasPrefix(word, "--"):
-			setting = word[2:]
+			flag, setting = "--", word[2:]
 		}
 		name, value, ok := strings.Cut(setting, "=")
-		if !ok || name == "" {
+		if !ok && setting != "" {
+			return nil, fatal(pgerr.Newf(pgerr.SyntaxError, "%s%s requires a value", flag, setting))
+		}
+		if name == "" {
 			return nil, fatal(pgerr.Newf(pgerr.SyntaxError, "invalid command-line argument for server process: %s", word).
 				WithHint("Use -c name=value or --name=value."))
 		}

@@ -1,6 +1,7 @@
 package pgwire
 
 import (
+	"bytes"
 	"encoding/binary"
 	"net"
 
@@ -258,22 +259,20 @@ func (w *writer) row(c *types.Chunk, r int) error {
 
 // repeat appends n-1 more copies of the row that begins at start.
 func (w *writer) repeat(start int, n int64) error {
-	size := len(w.out) - start
 	row := w.out[start:]
-	if len(w.out)+size > flushBytes {
-		// Flush reuses the buffer that row lies in.
-		row = append([]byte(nil), row...)
+	if n-1 > int64((flushBytes-len(w.out))/len(row)) {
+		row = bytes.Clone(row) // Flush reuses the buffer it lies in
+	}
+	if err := w.sent(); err != nil {
+		return err
 	}
 	for range n - 1 {
-		if len(w.out)+size > flushBytes {
-			if err := w.Flush(); err != nil {
-				return err
-			}
-			row = append([]byte(nil), row...)
-		}
 		w.out = append(w.out, row...)
+		if err := w.sent(); err != nil {
+			return err
+		}
 	}
-	return w.sent()
+	return nil
 }
 
 // complete ends a result.
