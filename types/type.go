@@ -23,10 +23,13 @@ const (
 	OIDRegproc      OID = 24
 	OIDText         OID = 25
 	OIDOid          OID = 26
+	OIDXid          OID = 28
 	OIDOidVector    OID = 30
 	OIDJSON         OID = 114
+	OIDNodeTree     OID = 194
 	OIDFloat4       OID = 700
 	OIDFloat8       OID = 701
+	OIDAclItem      OID = 1033
 	OIDBpchar       OID = 1042
 	OIDVarchar      OID = 1043
 	OIDDate         OID = 1082
@@ -40,7 +43,10 @@ const (
 	OIDRegclass     OID = 2205
 	OIDRegtype      OID = 2206
 	OIDRecord       OID = 2249
+	OIDCstring      OID = 2275
 	OIDVoid         OID = 2278
+	OIDTrigger      OID = 2279
+	OIDInternal     OID = 2281
 	OIDUUID         OID = 2950
 	OIDJSONB        OID = 3802
 	OIDRegnamespace OID = 4089
@@ -98,10 +104,11 @@ type Kind uint8
 // Physical kinds. What each holds:
 //
 //	KindBool      bool
-//	KindInt       int2, int4, int8, oid, reg* (as oid), date (days since 2000-01-01), time (µs of the day), timestamp and timestamptz (µs since 2000-01-01;
+//	KindInt       int2, int4, int8, oid, xid, reg* (as oid), date (days since 2000-01-01), time (µs of the day), timestamp and timestamptz (µs since 2000-01-01;
 //	              the extremes of int64 are ±infinity, for date the extremes of int32)
 //	KindFloat     float4 (rounded to float32), float8
-//	KindString    text, varchar, bpchar, name, "char"; bytea and uuid (raw bytes); json (text as given); jsonb (canonical text); arrays, records (see Array)
+//	KindString    text, varchar, bpchar, name, "char"; bytea and uuid (raw bytes); json (text as given); jsonb (canonical text); timetz (µs of the day as
+//	              8 bytes and seconds west of UTC as 4, both big-endian); arrays (see EncodeArray), records (see EncodeRecord)
 //	KindNumeric   numeric
 //	KindInterval  interval
 const (
@@ -119,7 +126,7 @@ func (t Type) Kind() Kind {
 	switch t.OID {
 	case OIDBool:
 		return KindBool
-	case OIDInt2, OIDInt4, OIDInt8, OIDOid, OIDRegproc, OIDRegprocedure, OIDRegclass, OIDRegtype, OIDRegnamespace, OIDRegrole,
+	case OIDInt2, OIDInt4, OIDInt8, OIDOid, OIDXid, OIDRegproc, OIDRegprocedure, OIDRegclass, OIDRegtype, OIDRegnamespace, OIDRegrole,
 		OIDDate, OIDTime, OIDTimestamp, OIDTimestamptz:
 		return KindInt
 	case OIDFloat4, OIDFloat8:

@@ -1,0 +1,454 @@
+package types
+
+import (
+	"encoding/binary"
+	"math"
+	"math/big"
+	"strconv"
+
+	"github.com/streamdb/streamdb/internal/pgerr"
+)
+
+func errBinary(oid OID) error {
+	return pgerr.Newf(pgerr.InvalidBinaryRepresentation, "incorrect binary data format for type %s", oidName(oid))
+}
+
+// binaryLen returns the fixed length of a type's wire form, -1 for none.
+func binaryLen(oid OID) int {
+	switch oid {
+	case OIDBool:
+		return 1
+	case OIDInt2:
+		return 2
+	case OIDInt4, OIDOid, OIDXid, OIDRegproc, OIDRegprocedure, OIDRegclass, OIDRegtype, OIDRegnamespace, OIDRegrole, OIDDate, OIDFloat4:
+		return 4
+	case OIDInt8, OIDTime, OIDTimestamp, OIDTimestamptz, OIDFloat8:
+		return 8
+	case OIDTimetz:
+		return 12
+	case OIDInterval, OIDUUID:
+		return 16
+	}
+	return -1
+}
+
+// ParseBinary reads PostgreSQL's binary wire form of a value of type t and applies t's modifier as an assignment would. b is copied.
+func ParseBinary(t Type, b []byte) (Datum, error) {
+	d, err := parseBinary(t, b)
+	if err != nil || t.Mod < 0 {
+		return d, err
+	}
+	return Coerce(d, t, false)
+}
+
+func parseBinary(t Type, b []byte) (d Datum, err error) {
+	d.Type = t
+	if n := binaryLen(t.OID); n >= 0 && len(b) != n {
+		if len(b) < n {
+			return d, pgerr.Newf(pgerr.ProtocolViolation, "insufficient data left in message").WithDetail("%s takes %d bytes, got %d.", oidName(t.OID), n, len(b))
+		}
+		return d, errBinary(t.OID)
+	}
+	switch t.OID {
+	case OIDBool:
+		d.Bool = b[0] != 0
+	case OIDInt2:
+		d.Int = int64(int16(binary.BigEndian.Uint16(b)))
+	case OIDInt4:
+		d.Int = int64(int32(binary.BigEndian.Uint32(b)))
+	case OIDOid, OIDXid, OIDRegproc, OIDRegprocedure, OIDRegclass, OIDRegtype, OIDRegnamespace, OIDRegrole:
+		d.Int = int64(binary.BigEndian.Uint32(b))
+	case OIDInt8:
+		d.Int = int64(binary.BigEndian.Uint64(b))
+	case OIDDate:
+		if d.Int = int64(int32(binary.BigEndian.Uint32(b))); !IsDateInfinite(d.Int) && (d.Int < minDate || d.Int >= endDate) {
+			err = errDateRange()
+		}
+	case OIDTime:
+		if d.Int = int64(binary.BigEndian.Uint64(b)); d.Int < 0 || d.Int > microsPerDay {
+			err = pgerr.Newf(pgerr.DatetimeFieldOverflow, "time out of range")
+		}
+	case OIDTimestamp, OIDTimestamptz:
+		if d.Int = int64(binary.BigEndian.Uint64(b)); !IsTimestampInfinite(d.Int) && !validTimestamp(d.Int) {
+			err = errTimestampRange()
+		}
+	case OIDTimetz:
+		d.Str = string(b)
+		us, zone := splitTimetz(d.Str)
+		switch {
+		case us < 0 || us > microsPerDay:
+			err = pgerr.Newf(pgerr.DatetimeFieldOverflow, "time out of range")
+		case zone < -maxTimezoneSec || zone > maxTimezoneSec:
+			err = pgerr.Newf(pgerr.InvalidTimeZoneDisplacementValue, "time zone displacement out of range")
+		}
+	case OIDFloat4:
+		d.Float = float64(math.Float32frombits(binary.BigEndian.Uint32(b)))
+	case OIDFloat8:
+		d.Float = math.Float64frombits(binary.BigEndian.Uint64(b))
+	case OIDNumeric:
+		d.Num, err = parseBinaryNumeric(b)
+	case OIDInterval:
+		d.Ivl = Interval{Micros: int64(binary.BigEndian.Uint64(b)), Days: int32(binary.BigEndian.Uint32(b[8:])), Months: int32(binary.BigEndian.Uint32(b[12:]))}
+	case OIDUUID, OIDBytea:
+		d.Str = string(b)
+	case OIDChar:
+		if len(b) != 1 {
+			return d, errBinary(t.OID)
+		}
+		if b[0] != 0 {
+			d.Str = string(b)
+		}
+	case OIDText, OIDVarchar, OIDBpchar, OIDUnknown, OIDCstring, OIDNodeTree, OIDAclItem:
+		d.Str = string(b)
+		err = checkText(d.Str)
+	case OIDName:
+		if d.Str = string(b); len(b) > maxNameBytes {
+			err = pgerr.Newf(pgerr.NameTooLong, "identifier too long").WithDetail("Identifier must be less than %d characters.", maxNameBytes+1)
+		} else {
+			err = checkText(d.Str)
+		}
+	case OIDJSON:
+		d.Str = string(b)
+		err = CheckJSON(d.Str)
+	case OIDJSONB:
+		switch {
+		case len(b) == 0:
+			err = errBinary(t.OID)
+		case b[0] != 1:
+			err = pgerr.Newf(pgerr.InternalError, "unsupported jsonb version number %d", b[0])
+		default:
+			d.Str, err = CanonicalJSONB(string(b[1:]))
+		}
+	case OIDVoid:
+	case OIDRecord:
+		d.Str, err = parseBinaryRecord(b)
+	default:
+		if e, ok := t.Elem(); ok {
+			d.Str, err = parseBinaryArray(e, b)
+			break
+		}
+		err = pgerr.Newf(pgerr.FeatureNotSupported, "cannot accept a binary value of type %s", oidName(t.OID))
+	}
+	return d, err
+}
+
+// Sign words of the binary numeric.
+const (
+	numBinNeg    = 0x4000
+	numBinNaN    = 0xC000
+	numBinPosInf = 0xD000
+	numBinNegInf = 0xF000
+)
+
+func parseBinaryNumeric(b []byte) (Numeric, error) {
+	if len(b) < 8 {
+		return Numeric{}, errBinary(OIDNumeric)
+	}
+	nd := int(binary.BigEndian.Uint16(b))
+	weight := int(int16(binary.BigEndian.Uint16(b[2:])))
+	sign := binary.BigEndian.Uint16(b[4:])
+	scale := int(binary.BigEndian.Uint16(b[6:]))
+	if len(b) != 8+2*nd {
+		return Numeric{}, errBinary(OIDNumeric)
+	}
+	switch sign {
+	case numBinNaN:
+		return Numeric{Form: NaN}, nil
+	case numBinPosInf:
+		return Numeric{Form: PosInf}, nil
+	case numBinNegInf:
+		return Numeric{Form: NegInf}, nil
+	case 0, numBinNeg:
+	default:
+		return Numeric{}, pgerr.Newf(pgerr.InvalidBinaryRepresentation, "invalid sign in external \"numeric\" value")
+	}
+	if scale > maxNumericDScale {
+		return Numeric{}, pgerr.Newf(pgerr.InvalidBinaryRepresentation, "invalid scale in external \"numeric\" value")
+	}
+	digits := make([]byte, 0, 4*nd+1)
+	for i := range nd {
+		d := binary.BigEndian.Uint16(b[8+2*i:])
+		if d >= 10000 {
+			return Numeric{}, pgerr.Newf(pgerr.InvalidBinaryRepresentation, "invalid digit in external \"numeric\" value")
+		}
+		digits = append(digits, byte('0'+d/1000), byte('0'+d/100%10), byte('0'+d/10%10), byte('0'+d%10))
+	}
+	if nd == 0 {
+		return Numeric{Scale: int16(scale)}, nil
+	}
+	c, ok := new(big.Int).SetString(string(digits), 10)
+	if !ok {
+		return Numeric{}, errBinary(OIDNumeric)
+	}
+	if sign == numBinNeg {
+		c.Neg(c)
+	}
+	// The digits end at 10000^(weight-nd+1); beyond the display scale they are cut.
+	have := 4 * (nd - 1 - weight)
+	if c.Sign() != 0 && 4*(weight+1) > maxNumericIntDigits+4 {
+		return Numeric{}, errNumericOverflow()
+	}
+	switch {
+	case c.Sign() == 0:
+	case have < scale:
+		c.Mul(c, pow10(scale-have))
+	case have > scale:
+		c.Quo(c, pow10(have-scale))
+	}
+	return makeNumeric(c, scale)
+}
+
+func appendBinaryNumeric(dst []byte, n *Numeric) []byte {
+	special := func(sign uint16) []byte {
+		return append(dst, 0, 0, 0, 0, byte(sign>>8), byte(sign), 0, 0)
+	}
+	switch n.Form {
+	case NaN:
+		return special(numBinNaN)
+	case PosInf:
+		return special(numBinPosInf)
+	case NegInf:
+		return special(numBinNegInf)
+	}
+	var buf [64]byte
+	digits := buf[:0]
+	neg := n.Sign() < 0
+	switch {
+	case n.Sign() == 0:
+	case n.Big != nil:
+		digits = new(big.Int).Abs(n.Big).Append(digits, 10)
+	default:
+		digits = strconv.AppendUint(digits, absU64(n.Coef), 10)
+	}
+	at := len(dst)
+	dst = append(dst, 0, 0, 0, 0, 0, 0, byte(n.Scale>>8), byte(n.Scale))
+	if neg {
+		dst[at+4] = numBinNeg >> 8
+	}
+	if len(digits) == 0 {
+		return dst
+	}
+	point := len(digits) - int(n.Scale)
+	weight := floorDiv(point-1, 4)
+	// pos is the index in digits of the first digit of the current base-10000 digit; it may start before them.
+	nd, zeros := 0, 0
+	for pos := point - 4*(weight+1); pos < len(digits); pos += 4 {
+		d := 0
+		for k := pos; k < pos+4; k++ {
+			d *= 10
+			if k >= 0 && k < len(digits) {
+				d += int(digits[k] - '0')
+			}
+		}
+		if d == 0 {
+			zeros++
+		} else {
+			zeros = 0
+		}
+		dst = append(dst, byte(d>>8), byte(d))
+		nd++
+	}
+	// PostgreSQL never sends trailing zero digits.
+	nd -= zeros
+	dst = dst[:len(dst)-2*zeros]
+	binary.BigEndian.PutUint16(dst[at:], uint16(nd))
+	binary.BigEndian.PutUint16(dst[at+2:], uint16(int16(weight)))
+	return dst
+}
+
+// AppendBinary appends the binary wire form of row i of v, which must not be NULL.
+func AppendBinary(dst []byte, v *Vector, i int) []byte {
+	switch v.Type.OID {
+	case OIDInt4:
+		return binary.BigEndian.AppendUint32(dst, uint32(v.Int[i]))
+	case OIDInt8, OIDTimestamp, OIDTimestamptz:
+		return binary.BigEndian.AppendUint64(dst, uint64(v.Int[i]))
+	case OIDText, OIDVarchar:
+		return append(dst, v.Str[i]...)
+	case OIDFloat8:
+		return binary.BigEndian.AppendUint64(dst, math.Float64bits(v.Float[i]))
+	}
+	return v.Get(i).AppendBinary(dst)
+}
+
+// AppendBinary appends the binary wire form of d, nothing for a NULL.
+func (d Datum) AppendBinary(dst []byte) []byte {
+	if d.Null {
+		return dst
+	}
+	switch d.Type.OID {
+	case OIDBool:
+		if d.Bool {
+			return append(dst, 1)
+		}
+		return append(dst, 0)
+	case OIDInt2:
+		return binary.BigEndian.AppendUint16(dst, uint16(d.Int))
+	case OIDInt4, OIDOid, OIDXid, OIDRegproc, OIDRegprocedure, OIDRegclass, OIDRegtype, OIDRegnamespace, OIDRegrole, OIDDate:
+		return binary.BigEndian.AppendUint32(dst, uint32(d.Int))
+	case OIDInt8, OIDTime, OIDTimestamp, OIDTimestamptz:
+		return binary.BigEndian.AppendUint64(dst, uint64(d.Int))
+	case OIDFloat4:
+		return binary.BigEndian.AppendUint32(dst, math.Float32bits(float32(d.Float)))
+	case OIDFloat8:
+		return binary.BigEndian.AppendUint64(dst, math.Float64bits(d.Float))
+	case OIDNumeric:
+		return appendBinaryNumeric(dst, &d.Num)
+	case OIDInterval:
+		dst = binary.BigEndian.AppendUint64(dst, uint64(d.Ivl.Micros))
+		dst = binary.BigEndian.AppendUint32(dst, uint32(d.Ivl.Days))
+		return binary.BigEndian.AppendUint32(dst, uint32(d.Ivl.Months))
+	case OIDChar:
+		if d.Str == "" {
+			return append(dst, 0)
+		}
+		return append(dst, d.Str...)
+	case OIDJSONB:
+		return append(append(dst, 1), d.Str...)
+	case OIDRecord:
+		return appendBinaryRecord(dst, d.Str)
+	}
+	if e, ok := d.Type.Elem(); ok {
+		return appendBinaryArray(dst, e.OID, d.Str)
+	}
+	return append(dst, d.Str...)
+}
+
+func appendBinaryArray(dst []byte, elem OID, s string) []byte {
+	a, err := DecodeArray(s)
+	if err != nil {
+		a = Array{Elem: elem}
+	}
+	flags := uint32(0)
+	for i := range a.Elems {
+		if a.Elems[i].Null {
+			flags = 1
+		}
+	}
+	dst = binary.BigEndian.AppendUint32(dst, uint32(len(a.Dims)))
+	dst = binary.BigEndian.AppendUint32(dst, flags)
+	dst = binary.BigEndian.AppendUint32(dst, uint32(elem))
+	for _, d := range a.Dims {
+		dst = binary.BigEndian.AppendUint32(dst, uint32(d.Len))
+		dst = binary.BigEndian.AppendUint32(dst, uint32(d.Lower))
+	}
+	for i := range a.Elems {
+		dst = appendBinaryField(dst, &a.Elems[i])
+	}
+	return dst
+}
+
+// appendBinaryField appends the length word, -1 for NULL, and the value.
+func appendBinaryField(dst []byte, d *Datum) []byte {
+	if d.Null {
+		return append(dst, 0xFF, 0xFF, 0xFF, 0xFF)
+	}
+	at := len(dst)
+	dst = d.AppendBinary(append(dst, 0, 0, 0, 0))
+	binary.BigEndian.PutUint32(dst[at:], uint32(len(dst)-at-4))
+	return dst
+}
+
+// binaryField cuts one length-prefixed value off b.
+func binaryField(t Type, b []byte) (d Datum, rest []byte, err error) {
+	if len(b) < 4 {
+		return d, nil, errBinary(t.OID)
+	}
+	n := int32(binary.BigEndian.Uint32(b))
+	b = b[4:]
+	if n == -1 {
+		return NullDatum(t), b, nil
+	}
+	if n < 0 || int(n) > len(b) {
+		return d, nil, errBinary(t.OID)
+	}
+	d, err = ParseBinary(t, b[:n])
+	return d, b[n:], err
+}
+
+func parseBinaryArray(elem Type, b []byte) (string, error) {
+	if len(b) < 12 {
+		return "", errBinary(ArrayOf(elem.OID))
+	}
+	nd := binary.BigEndian.Uint32(b)
+	flags := binary.BigEndian.Uint32(b[4:])
+	oid := OID(binary.BigEndian.Uint32(b[8:]))
+	switch {
+	case nd > maxArrayDims:
+		return "", pgerr.Newf(pgerr.ProgramLimitExceeded, "number of array dimensions (%d) exceeds the maximum allowed (%d)", nd, maxArrayDims)
+	case flags > 1:
+		return "", pgerr.Newf(pgerr.InvalidBinaryRepresentation, "invalid array flags")
+	case oid != elem.OID:
+		return "", pgerr.Newf(pgerr.DatatypeMismatch, "binary data has array element type %d (%s) instead of expected %d (%s)", oid, oidName(oid), elem.OID, oidName(elem.OID))
+	case len(b) < 12+8*int(nd):
+		return "", errBinary(ArrayOf(elem.OID))
+	}
+	a := Array{Elem: elem.OID}
+	n := int64(0)
+	if nd > 0 {
+		n = 1
+	}
+	for i := range int(nd) {
+		d := Dim{Len: int32(binary.BigEndian.Uint32(b[12+8*i:])), Lower: int32(binary.BigEndian.Uint32(b[16+8*i:]))}
+		if d.Len < 0 || n > 0 && int64(d.Len) > maxArrayElems/n {
+			return "", pgerr.Newf(pgerr.ProgramLimitExceeded, "array size exceeds the maximum allowed (%d)", maxArrayElems)
+		}
+		n *= int64(d.Len)
+		a.Dims = append(a.Dims, d)
+	}
+	b = b[12+8*nd:]
+	if n == 0 {
+		a.Dims = nil
+	}
+	if n*4 > int64(len(b)) {
+		return "", errBinary(ArrayOf(elem.OID))
+	}
+	a.Elems = make([]Datum, n)
+	for i := range a.Elems {
+		var err error
+		if a.Elems[i], b, err = binaryField(elem, b); err != nil {
+			return "", err
+		}
+		a.Elems[i].Type = T(elem.OID)
+	}
+	if len(b) > 0 {
+		return "", errBinary(ArrayOf(elem.OID))
+	}
+	return EncodeArray(a), nil
+}
+
+func appendBinaryRecord(dst []byte, s string) []byte {
+	fields, _ := DecodeRecord(s)
+	dst = binary.BigEndian.AppendUint32(dst, uint32(len(fields)))
+	for i := range fields {
+		dst = binary.BigEndian.AppendUint32(dst, uint32(fields[i].Type.OID))
+		dst = appendBinaryField(dst, &fields[i])
+	}
+	return dst
+}
+
+func parseBinaryRecord(b []byte) (string, error) {
+	if len(b) < 4 {
+		return "", errBinary(OIDRecord)
+	}
+	n := int(binary.BigEndian.Uint32(b))
+	b = b[4:]
+	if n < 0 || n*8 > len(b) {
+		return "", errBinary(OIDRecord)
+	}
+	fields := make([]Datum, n)
+	for i := range fields {
+		if len(b) < 4 {
+			return "", errBinary(OIDRecord)
+		}
+		t := T(OID(binary.BigEndian.Uint32(b)))
+		var err error
+		if fields[i], b, err = binaryField(t, b[4:]); err != nil {
+			return "", err
+		}
+	}
+	if len(b) > 0 {
+		return "", errBinary(OIDRecord)
+	}
+	return EncodeRecord(fields), nil
+}

@@ -1,0 +1,111 @@
+package types
+
+import (
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/streamdb/streamdb/internal/pgerr"
+)
+
+// zoneTable maps lower-case names to loaders that read the zone on first use and keep it.
+var zoneTable = func() map[string]func() (*time.Location, error) {
+	m := map[string]func() (*time.Location, error){}
+	for _, name := range strings.Fields(zoneNames) {
+		m[strings.ToLower(name)] = sync.OnceValues(func() (*time.Location, error) { return time.LoadLocation(name) })
+	}
+	m["utc"] = func() (*time.Location, error) { return time.UTC, nil }
+	m["etc/utc"] = sync.OnceValues(func() (*time.Location, error) { return time.LoadLocation("Etc/UTC") })
+	return m
+}()
+
+// ZoneNames returns the names of the time zones, sorted.
+func ZoneNames() []string { return strings.Fields(zoneNames) }
+
+// LookupZone finds a time zone by name in any case, or by a POSIX offset such as UTC+3 or -05:30, whose sign counts west of Greenwich.
+func LookupZone(name string) (*time.Location, bool) {
+	if load, ok := zoneTable[strings.ToLower(name)]; ok {
+		if loc, err := load(); err == nil {
+			return loc, true
+		}
+	}
+	return posixZone(name)
+}
+
+func posixZone(name string) (*time.Location, bool) {
+	i := 0
+	label := ""
+	if strings.HasPrefix(name, "<") {
+		if i = strings.IndexByte(name, '>') + 1; i == 0 {
+			return nil, false
+		}
+		label = name[1 : i-1]
+	} else {
+		for i < len(name) && isAlpha(name[i]) {
+			i++
+		}
+		label = name[:i]
+	}
+	off := name[i:]
+	if off == "" {
+		return nil, false
+	}
+	if off[0] != '+' && off[0] != '-' {
+		off = "+" + off
+	}
+	parts := strings.Split(off[1:], ":")
+	if len(parts) > 3 {
+		return nil, false
+	}
+	secs, unit := 0, 3600
+	for k, p := range parts {
+		v, err := strconv.Atoi(p)
+		if err != nil || v < 0 || k == 0 && v > 167 || k > 0 && v > 59 {
+			return nil, false
+		}
+		secs += v * unit
+		unit /= 60
+	}
+	if off[0] == '+' {
+		secs = -secs
+	}
+	if label == "" {
+		label = string(appendZone(nil, secs))
+	}
+	return time.FixedZone(strings.ToUpper(label), secs), true
+}
+
+// AbbrevOffset returns the offset of a zone abbreviation in seconds east of UTC; where it depends on the date, the zone it stands for.
+func AbbrevOffset(abbrev string) (offset int, zone *time.Location, ok bool) {
+	a := strings.ToLower(abbrev)
+	if z, found := zoneAbbrevs[a]; found {
+		return z.offset, nil, true
+	}
+	if name, found := dynamicAbbrevs[a]; found {
+		loc, found := LookupZone(name)
+		return 0, loc, found
+	}
+	return 0, nil, false
+}
+
+// ZoneByText resolves the zone argument of AT TIME ZONE: an abbreviation, a name or a POSIX offset; 22023 when it is none.
+func ZoneByText(zone string) (*time.Location, error) {
+	if off, loc, ok := AbbrevOffset(zone); ok {
+		if loc != nil {
+			return loc, nil
+		}
+		return time.FixedZone(strings.ToUpper(zone), off), nil
+	}
+	if loc, ok := LookupZone(zone); ok {
+		return loc, nil
+	}
+	return nil, errZone(zone)
+}
+
+func errZone(zone string) error {
+	return pgerr.Newf(pgerr.InvalidParameterValue, "time zone \"%s\" not recognized", zone)
+}
+
+func isAlpha(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
