@@ -48,8 +48,9 @@ type conn struct {
 
 	mu          sync.Mutex // guards the rest, and assigning rd
 	interrupted bool
-	running     bool // a call of the session is in progress: a cancel request hits it
-	canceled    bool // stmtCtx was cancelled by a request
+	handshake   context.CancelFunc // ends a TLS handshake in progress; nil: there is none
+	running     bool               // a call of the session is in progress: a cancel request hits it
+	canceled    bool               // stmtCtx was cancelled by a request
 	stmtCtx     context.Context
 	stmtCancel  context.CancelCauseFunc
 }
@@ -80,6 +81,28 @@ func (c *conn) interrupt() {
 	defer c.mu.Unlock()
 	c.interrupted = true
 	c.rd.interrupt()
+	if c.handshake != nil {
+		c.handshake()
+	}
+}
+
+// beginHandshake returns a context that interrupt cancels.
+func (c *conn) beginHandshake() context.Context {
+	ctx, cancel := context.WithCancel(c.ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.interrupted {
+		cancel()
+	}
+	c.handshake = cancel
+	return ctx
+}
+
+func (c *conn) endHandshake() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.handshake()
+	c.handshake = nil
 }
 
 // terminate ends the connection as soon as its statement has noticed.

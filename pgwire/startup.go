@@ -124,7 +124,9 @@ func (c *conn) upgradeTLS(direct bool) error {
 	cfg := c.srv.cfg.TLSConfig.Clone()
 	cfg.NextProtos = []string{alpnProtocol}
 	tc := tls.Server(nc, cfg)
-	if err := tc.HandshakeContext(c.ctx); err != nil {
+	err := tc.HandshakeContext(c.beginHandshake())
+	c.endHandshake()
+	if err != nil {
 		return errQuiet
 	}
 	if direct && tc.ConnectionState().NegotiatedProtocol != alpnProtocol {
