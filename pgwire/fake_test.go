@@ -1,6 +1,7 @@
 package pgwire
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -235,13 +236,20 @@ func parseFake(text string) (*fakeStmt, error) {
 	return st, nil
 }
 
-// copyIn counts lines; "early" stops after the first message, "bad" fails there.
+// copyIn counts lines; "read" reads them as a stream, "early" stops after the first message, "bad" fails there.
 func (s *fakeSession) copyIn(w ResultWriter, mode string) error {
 	r, err := w.CopyIn(FormatText, 2)
 	if err != nil {
 		return err
 	}
 	lines := 0
+	if mode == "read" {
+		b, err := io.ReadAll(r)
+		if err != nil {
+			return err
+		}
+		return w.CommandComplete("COPY " + strconv.Itoa(bytes.Count(b, []byte("\n"))))
+	}
 	for {
 		b, err := r.Next()
 		if errors.Is(err, io.EOF) || mode == "early" {

@@ -174,10 +174,24 @@ func TestPgxCopyNoticeSetting(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, int64(lines), tag.RowsAffected())
 	require.Equal(t, int64(lines), h.committed.Load())
+	tag, err = c.PgConn().CopyFrom(t.Context(), strings.NewReader(strings.Repeat("1\tx\n", lines)), "copyin read")
+	require.NoError(t, err)
+	require.Equal(t, int64(lines), tag.RowsAffected())
 	var out strings.Builder
 	_, err = c.PgConn().CopyTo(t.Context(), &out, "copyout")
 	require.NoError(t, err)
 	require.Equal(t, "1\n2\n", out.String())
+}
+
+// TestPgxTooLargeMessage: the client learns why, though it is still sending when the server has seen enough.
+func TestPgxTooLargeMessage(t *testing.T) {
+	cfg := pgxConfig(t, NewServer(Config{Handler: newFakeHandler()}), "tcp", "&default_query_exec_mode=simple_protocol")
+	c := connect(t, cfg)
+	_, err := c.Exec(t.Context(), "select 1;"+strings.Repeat(" ", maxMessageBytes))
+	var pe *pgconn.PgError
+	require.ErrorAs(t, err, &pe)
+	require.Equal(t, "54000", pe.Code)
+	require.Equal(t, "FATAL", pe.Severity)
 }
 
 // TestAuthenticator leads the exchanges that an Authenticator may choose from.
