@@ -108,6 +108,9 @@ func (b *builder) node(e *Expr, args []node, f Impl) (node, error) {
 	}
 	switch e.Kind {
 	case Call:
+		if e.Func == Retype && len(args) == 1 {
+			return &retypeNode{in: args[0], t: e.Type}, nil
+		}
 		return newCall(e.Type, args, f), nil
 	case And:
 		return &logicNode{args: args}, nil
@@ -210,6 +213,22 @@ func (n *onceNode) eval(x *run, rows []uint16) Arg {
 		}
 	}
 	return ConstArg(&n.v)
+}
+
+// Retype is the function ID of casts that change the type only: both types have the same representation.
+const Retype = "$retype(any)"
+
+type retypeNode struct {
+	in node
+	t  types.Type
+	v  types.Vector // shares the values of the argument
+}
+
+func (n *retypeNode) eval(x *run, rows []uint16) Arg {
+	a := n.in.eval(x, rows)
+	n.v = *a.Vector
+	n.v.Type = n.t
+	return Arg{Vector: &n.v, mask: a.mask}
 }
 
 // slotNode stands for an argument that its owner computed already.

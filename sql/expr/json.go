@@ -23,6 +23,11 @@ type storedExpr struct {
 	Args []*Expr   `json:"a,omitempty"`
 }
 
+// datumText returns the text of a value that is not NULL, independent of any session.
+func datumText(d types.Datum) string {
+	return string(types.AppendText(nil, defaultFormat, constVector(d), 0))
+}
+
 // MarshalJSON writes the exact form of e that stored plans hold: types as OID, modifier and name (for readers), values as text.
 func (e *Expr) MarshalJSON() ([]byte, error) {
 	s := storedExpr{Kind: e.Kind, Type: e.Type.String(), OID: e.Type.OID, Col: e.Col, Func: e.Func, Args: e.Args}
@@ -35,8 +40,8 @@ func (e *Expr) MarshalJSON() ([]byte, error) {
 			s.Null = true
 		default:
 			d.Type = e.Type
-			text := string(types.AppendText(nil, d, defaultFormat))
-			back, err := types.ParseText(text, types.T(e.Type.OID), defaultFormat)
+			text := datumText(d)
+			back, err := types.ParseText(defaultFormat, types.T(e.Type.OID), text)
 			back.Type = e.Type
 			if err == nil && reflect.DeepEqual(back, d) {
 				s.Text = &text
@@ -69,7 +74,7 @@ func (e *Expr) UnmarshalJSON(b []byte) error {
 	d := types.NullDatum(e.Type)
 	switch {
 	case s.Text != nil:
-		v, err := types.ParseText(*s.Text, types.T(s.OID), defaultFormat)
+		v, err := types.ParseText(defaultFormat, types.T(s.OID), *s.Text)
 		if err != nil {
 			return pgerr.Wrap(pgerr.DataCorrupted, err, "read stored constant")
 		}

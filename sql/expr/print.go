@@ -139,7 +139,7 @@ func printConst(b *strings.Builder, e *Expr) {
 		return
 	}
 	d.Type = e.Type
-	text := string(types.AppendText(nil, d, defaultFormat))
+	text := datumText(d)
 	switch e.Type.OID {
 	case types.OIDInt4, types.OIDInt2, types.OIDInt8, types.OIDNumeric, types.OIDOid:
 		b.WriteString(text)

@@ -14,6 +14,7 @@ type Program struct {
 	x      run
 	errs   RowErrors
 	spread types.Vector // the root's result when that is a constant
+	failed types.Vector // the root's result with failed rows NULL
 }
 
 // run is the context of one evaluation.
@@ -108,11 +109,24 @@ func (p *Program) Eval(c *types.Chunk, env *Env, errs *RowErrors) (*types.Vector
 	if a.IsConst() {
 		v = p.spreadConst(a, c.N)
 	}
-	for _, r := range p.x.errs.Rows[before:] {
-		// A column reference cannot fail, so the vector is the program's own.
-		v.SetNull(int(r))
+	if len(p.x.errs.Rows) > before {
+		v = p.withoutFailed(v, p.x.errs.Rows[before:])
 	}
 	return v, p.finish(errs, before)
+}
+
+// withoutFailed returns v with the failed rows NULL. The validity is copied: a type change shares it with the input.
+func (p *Program) withoutFailed(v *types.Vector, failed []uint16) *types.Vector {
+	c := *v
+	c.Valid = types.NewBitmap(v.Len(), true)
+	if v.Valid != nil {
+		copy(c.Valid, v.Valid)
+	}
+	for _, r := range failed {
+		c.Valid.Clear(int(r))
+	}
+	p.failed = c
+	return &p.failed
 }
 
 func (p *Program) spreadConst(a Arg, n int) *types.Vector {

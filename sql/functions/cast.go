@@ -8,12 +8,13 @@ import (
 
 // IDs of casts that have no function of their own in PostgreSQL. Stored in plans.
 const (
-	castRetype      = "$retype(any)" // binary-coercible: the same value under another type
+	castRetype      = expr.Retype    // binary-coercible: the same value under another type
 	castInput       = "$in(text)"    // the type's input function over a string
 	castOutput      = "$out(any)"    // the type's output function
 	castLength      = "$length(any)" // the type modifier, as in assignments: too long a value is an error
 	castLengthCut   = "$length_cut(any)"
-	castRowText     = "$row(record)"
+	castOidInt      = "$oid(int4)" // int4 and oid share 32 bits, not the sign
+	castIntOid      = "$int4(oid)"
 	arrayCastPrefix = "$array:"
 )
 
@@ -166,11 +167,15 @@ func (r *Registry) convert(e *expr.Expr, to types.OID, ctx CastContext) (*expr.E
 	t := types.T(to)
 	switch p {
 	case pathBinary:
+		if id := signCast(e.Type.OID, to); id != castRetype {
+			return &expr.Expr{Kind: expr.Call, Type: t, Func: id, Args: []*expr.Expr{e}, Pos: e.Pos}, true
+		}
 		return retype(e, t), true
 	case pathFunc:
 		call := &expr.Expr{Kind: expr.Call, Type: types.T(c.Func.Result), Func: c.Func.ID, Args: []*expr.Expr{e}, Pos: e.Pos}
 		if c.Func.Result != to {
-			return retype(call, t), true
+			// Such as int2 to oid, by way of int4.
+			return r.convert(call, to, ctx)
 		}
 		return call, true
 	case pathIO:
@@ -179,9 +184,6 @@ func (r *Registry) convert(e *expr.Expr, to types.OID, ctx CastContext) (*expr.E
 		id, ok := r.elementCast(e.Type.OID, to, ctx)
 		if !ok {
 			return nil, false
-		}
-		if id == castRetype && types.T(e.Type.OID).Kind() == t.Kind() {
-			id = castRetype
 		}
 		return &expr.Expr{Kind: expr.Call, Type: t, Func: arrayCastPrefix + id, Args: []*expr.Expr{e}, Pos: e.Pos}, true
 	}
@@ -194,7 +196,7 @@ func (r *Registry) elementCast(from, to types.OID, ctx CastContext) (string, boo
 	p, c := r.pathway(fe.OID, te.OID, ctx)
 	switch p {
 	case pathBinary:
-		return castRetype, true
+		return signCast(fe.OID, te.OID), true
 	case pathFunc:
 		return c.Func.ID, true
 	case pathIO:
@@ -204,6 +206,17 @@ func (r *Registry) elementCast(from, to types.OID, ctx CastContext) (string, boo
 		return castOutput, true
 	}
 	return "", false
+}
+
+// signCast returns the ID of the cast between two binary-coercible types.
+func signCast(from, to types.OID) string {
+	switch {
+	case from == types.OIDInt4 && to != types.OIDInt4:
+		return castOidInt
+	case to == types.OIDInt4:
+		return castIntOid
+	}
+	return castRetype
 }
 
 func (r *Registry) ioCast(e *expr.Expr, t types.Type) *expr.Expr {

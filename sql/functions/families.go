@@ -7,5 +7,9 @@ func families() [][]entry {
 		arithmetic(),
 		comparisons(),
 		castFunctions(),
+		textFunctions(),
+		patternFunctions(),
+		regexpFunctions(),
+		mathFunctions(),
 	}
 }

@@ -32,10 +32,10 @@ type Func struct {
 	Name       string
 	OID        uint32 // pg_proc.oid of the same function in PostgreSQL where there is one
 	Kind       FuncKind
-	Args       []types.OID // may hold pseudo types
-	Defaults   int         // trailing arguments that may be left out
-	Variadic   bool        // the last argument repeats
-	Result     types.OID   // may be a pseudo type, resolved from the arguments
+	Args       []types.OID    // may hold pseudo types
+	Defaults   int            // trailing arguments that may be left out
+	Variadic   bool           // the last argument repeats
+	Result     types.OID      // may be a pseudo type, resolved from the arguments
 	Columns    []types.Column // result columns of a set-returning function with several
 	Strict     bool
 	Volatility Volatility

@@ -12,12 +12,12 @@ var literalFormat = types.DefaultFormat()
 
 // parseLiteral turns the text of an untyped literal into a constant.
 func parseLiteral(s string, to types.Type, ctx CastContext) (types.Datum, error) {
-	d, err := types.ParseText(s, types.T(to.OID), literalFormat)
+	d, err := types.ParseText(literalFormat, types.T(to.OID), s)
 	if err != nil {
 		return d, err
 	}
 	if to.Mod >= 0 {
-		if d, err = types.CoerceTypmod(d, to, ctx == Explicit); err != nil {
+		if d, err = types.Coerce(d, to, ctx == Explicit); err != nil {
 			return d, err
 		}
 	}
