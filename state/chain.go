@@ -2,24 +2,53 @@ package state
 
 import "context"
 
-// The chain is what the next snapshot will consist of: a base and the deltas written since, oldest first.
-//
-// Deltas are merged so that their number, and the bytes that a restore has to read, stay bounded, while every byte is rewritten
-// only a logarithmic number of times: a snapshot costs what changed, not what is stored.
-const (
-	// maxDeltas is the number of deltas from which on the youngest are merged into one.
-	maxDeltas = 64
-	// maxInlineBytes bounds what a description carries inline.
-	maxInlineBytes = 64 << 10
-	// renewPercent: deltas larger than this share of the base make a new base, or one full delta when there is no Pebble DB.
-	renewPercent = 50
-	// minRenewBytes and minMergeBytes keep small states from being rewritten for every other snapshot.
-	minRenewBytes = 32 << 20
-	minMergeBytes = 256 << 10
-	// ingestMinBytes and ingestMaxDeltas make an ingestion: few and large ones, as each makes Pebble rewrite what it overlaps.
-	ingestMinBytes  = 16 << 20
-	ingestMaxDeltas = 30
-)
+// Policy decides how the chain of a store is kept short. The chain is what the next snapshot will consist of: a base and the deltas
+// written since, oldest first. Deltas are merged so that their number, and the bytes that a restore has to read, stay bounded,
+// while every byte is rewritten only a logarithmic number of times: a snapshot costs what changed, not what is stored.
+type Policy struct {
+	// InlineMaxBytes is the size up to which a file of a snapshot travels inside its description; InlineTotalBytes bounds their sum.
+	InlineMaxBytes, InlineTotalBytes int64
+	// SSTBytes is the size at which a delta goes on in a next file: large files make compactions coarse.
+	SSTBytes int64
+	// MaxDeltas is the number of deltas from which on the youngest are merged into one.
+	MaxDeltas int
+	// Deltas that together are larger than RenewPercent of the base make a new base, or one full delta when there is no Pebble DB.
+	// MinRenewBytes and MinMergeBytes keep small states from being rewritten for every other snapshot.
+	RenewPercent, MinRenewBytes, MinMergeBytes int64
+	// IngestMinBytes or IngestMaxDeltas of deltas make an ingestion. Few and large ones are best: each makes Pebble rewrite what it
+	// overlaps.
+	IngestMinBytes  int64
+	IngestMaxDeltas int
+}
+
+// DefaultPolicy is in force for all fields that Options.Policy leaves zero.
+func DefaultPolicy() Policy {
+	return Policy{
+		InlineMaxBytes: 20 << 10, InlineTotalBytes: 64 << 10, SSTBytes: 32 << 20, MaxDeltas: 64,
+		RenewPercent: 50, MinRenewBytes: 32 << 20, MinMergeBytes: 256 << 10,
+		IngestMinBytes: 16 << 20, IngestMaxDeltas: 30,
+	}
+}
+
+func (p Policy) withDefaults() Policy {
+	d := DefaultPolicy()
+	for _, f := range []struct{ v, def *int64 }{
+		{&p.InlineMaxBytes, &d.InlineMaxBytes}, {&p.InlineTotalBytes, &d.InlineTotalBytes}, {&p.SSTBytes, &d.SSTBytes},
+		{&p.RenewPercent, &d.RenewPercent}, {&p.MinRenewBytes, &d.MinRenewBytes}, {&p.MinMergeBytes, &d.MinMergeBytes},
+		{&p.IngestMinBytes, &d.IngestMinBytes},
+	} {
+		if *f.v == 0 {
+			*f.v = *f.def
+		}
+	}
+	if p.MaxDeltas == 0 {
+		p.MaxDeltas = d.MaxDeltas
+	}
+	if p.IngestMaxDeltas == 0 {
+		p.IngestMaxDeltas = d.IngestMaxDeltas
+	}
+	return p
+}
 
 type delta struct {
 	handles  []Handle // files that do not overlap, in order
@@ -98,15 +127,15 @@ func (s *Store) arrange(ctx context.Context) error {
 	for _, d := range un {
 		bytes += d.bytes
 	}
-	if bytes > ingestMinBytes || len(un) > ingestMaxDeltas || soft && len(un) > 0 {
+	if bytes > s.policy.IngestMinBytes || len(un) > s.policy.IngestMaxDeltas || soft && len(un) > 0 {
 		if err := s.ingest(ctx); err != nil {
 			return err
 		}
 	}
-	if s.chain.deltaBytes() > max(minRenewBytes, s.chain.baseBytes*renewPercent/100) {
+	if s.chain.deltaBytes() > max(s.policy.MinRenewBytes, s.chain.baseBytes*s.policy.RenewPercent/100) {
 		return s.renewBase(ctx)
 	}
-	if len(s.chain.deltas) > maxDeltas || s.chain.inlineBytes() > maxInlineBytes {
+	if len(s.chain.deltas) > s.policy.MaxDeltas || s.chain.inlineBytes() > s.policy.InlineTotalBytes {
 		if err := s.ingest(ctx); err != nil {
 			return err
 		}
@@ -121,10 +150,10 @@ func (s *Store) arrangeDeltas(ctx context.Context) error {
 	if len(ds) < 2 {
 		return nil
 	}
-	if rest := s.chain.deltaBytes() - ds[0].bytes; rest > max(minMergeBytes, ds[0].bytes*renewPercent/100) {
+	if rest := s.chain.deltaBytes() - ds[0].bytes; rest > max(s.policy.MinMergeBytes, ds[0].bytes*s.policy.RenewPercent/100) {
 		return s.mergeDeltas(ctx, 0)
 	}
-	if len(ds) > maxDeltas || s.chain.inlineBytes() > maxInlineBytes {
+	if len(ds) > s.policy.MaxDeltas || s.chain.inlineBytes() > s.policy.InlineTotalBytes {
 		return s.mergeDeltas(ctx, s.tail())
 	}
 	return nil

@@ -270,7 +270,7 @@ func (s *Store) baseHandles(ctx context.Context, dir, name string) (base []Handl
 		if h.Size, h.CRC, err = s.checksum(path); err != nil {
 			return nil, nil, pgerr.Wrap(pgerr.IOError, err, "read state base")
 		}
-		if !table && h.Size <= inlineMaxBytes {
+		if !table && h.Size <= s.policy.InlineMaxBytes {
 			if h.Inline, err = s.readAndRemove(path, h.Size); err != nil {
 				return nil, nil, err
 			}

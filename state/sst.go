@@ -19,10 +19,6 @@ import (
 )
 
 const (
-	// inlineMaxBytes is the size up to which a file of a snapshot travels inside its description.
-	inlineMaxBytes = 20 << 10
-	// sstTargetBytes is the size at which a delta goes on in a next file: large files make compactions coarse.
-	sstTargetBytes = 32 << 20
 	// bloomBitsPerKey gives 1 % false positives.
 	bloomBitsPerKey = 10
 	sstBlockBytes   = 16 << 10
@@ -130,7 +126,7 @@ func (w *sstWriter) add(key, val []byte, tombstone bool) error {
 	}
 	w.entries++
 	w.last = append(w.last[:0], key...)
-	if !w.single && w.out.size > sstTargetBytes {
+	if !w.single && w.out.size > w.store.policy.SSTBytes {
 		return w.finish()
 	}
 	return nil
@@ -142,7 +138,7 @@ func (w *sstWriter) start(first []byte) {
 	if !w.memory {
 		w.out.create = func() (string, vfs.File, error) { return w.store.createFile(w.prefix) }
 		if !w.onDisk {
-			w.out.limit = inlineMaxBytes
+			w.out.limit = int(w.store.policy.InlineMaxBytes)
 		}
 	}
 	w.w = sstable.NewWriter(w.out, sstWriterOptions())

@@ -31,6 +31,8 @@ type Options struct {
 	Logger     zerolog.Logger
 	FS         vfs.FS
 	Failpoints *failpoint.Set
+	// Policy tunes merging; zero fields have the values of DefaultPolicy.
+	Policy Policy
 }
 
 // ownSharedBytes is the memory of a store that was opened without Shared.
@@ -44,6 +46,7 @@ type Store struct {
 	budget      *Budget
 	shared      *Shared
 	ownShared   bool
+	policy      Policy
 	heapOnly    bool // memory backend: no deltas, deletes leave nothing behind
 	incarnation string
 
@@ -112,7 +115,7 @@ func Open(ctx context.Context, opts Options, from *Snapshot) (*Store, error) {
 	if opts.Backend != BackendMemory && opts.Backend != BackendPebble {
 		return nil, pgerr.Newf(pgerr.InvalidParameterValue, "unknown state backend %q", opts.Backend)
 	}
-	s := &Store{opts: opts, fs: opts.FS, shared: opts.Shared, heapOnly: opts.Backend == BackendMemory}
+	s := &Store{opts: opts, fs: opts.FS, shared: opts.Shared, policy: opts.Policy.withDefaults(), heapOnly: opts.Backend == BackendMemory}
 	if s.fs == nil {
 		s.fs = vfs.Default
 	}
