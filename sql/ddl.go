@@ -55,12 +55,15 @@ func (p *parser) create() Statement {
 		p.I++
 		s := &CreateSource{}
 		p.tableDef(&s.TableDef)
+		if !s.parens && s.Options == nil {
+			p.Syntax()
+		}
 		return s
 	case p.Is("sink"):
 		onlyPlain()
 		p.I++
 		return p.createSink()
-	case p.Is("index"), p.IsN("unique", "index"):
+	case p.Is("index"), p.Is("unique"):
 		onlyPlain()
 		unique := p.Accept("unique")
 		p.Expect("index")
@@ -122,12 +125,7 @@ func (p *parser) createTable(temporary, unlogged bool) Statement {
 	c := &CreateTable{Temporary: temporary, Unlogged: unlogged}
 	p.tableDef(&c.TableDef)
 	if !p.Accept("as") {
-		for i := range c.Columns {
-			if col := &c.Columns[i]; col.Type == nil && col.Generated == nil {
-				p.I = col.next
-				p.Syntax()
-			}
-		}
+		p.checkShape(&c.TableDef)
 		return c
 	}
 	if p.Is("execute") {
@@ -144,6 +142,27 @@ func (p *parser) createTable(temporary, unlogged bool) Statement {
 	a.Query = p.fullQuery()
 	a.WithNoData = p.withNoData()
 	return a
+}
+
+// checkShape refuses a table without a column list or a connector to take it from, and columns without a type. Where all columns
+// are bare names the list could belong to CREATE TABLE .. AS, so that the error is at the missing AS.
+func (p *parser) checkShape(d *TableDef) {
+	if !d.parens && d.Options == nil {
+		p.Syntax()
+	}
+	bare := len(d.Constraints)+len(d.Watermarks) == 0
+	for i := range d.Columns {
+		next := &p.Toks[d.Columns[i].next]
+		bare = bare && (next.Is(",") || next.Is(")"))
+	}
+	for i := range d.Columns {
+		if c := &d.Columns[i]; c.Type == nil && c.Generated == nil {
+			if !bare {
+				p.I = c.next
+			}
+			p.Syntax()
+		}
+	}
 }
 
 // withNoData parses an optional WITH [NO] DATA.

@@ -225,9 +225,11 @@ func (p *parser) statement() Statement {
 }
 
 func (p *parser) selectStatement() Statement {
-	q := p.fullQuery()
+	part := p.Query()
+	q := p.query(part)
+	q.EmitOnWindowClose = p.emitOnWindowClose()
 	if q.Into != nil {
-		return &CreateTableAs{Name: *q.Into, Query: q}
+		return &CreateTableAs{Name: *q.Into, Query: q, Temporary: part.IntoTemp}
 	}
 	return q
 }

@@ -236,6 +236,8 @@ type TableDef struct {
 	ConflictMode string // ON CONFLICT [DO UPDATE FULL | DO NOTHING | OVERWRITE | IGNORE] of the definition, upper case, "" when absent
 	Options      []Option
 	Format       *Format
+
+	parens bool // a column list was given
 }
 
 // CreateTable is CREATE [TEMP] TABLE.

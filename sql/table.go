@@ -132,6 +132,7 @@ func (p *parser) tableDef(d *TableDef) {
 		p.Unsupported("CREATE TABLE .. "+strings.ToUpper(p.Cur().Val), "List the columns.")
 	}
 	if p.Accept("(") {
+		d.parens = true
 		if !p.Accept(")") {
 			for {
 				p.tableElement(d)
@@ -358,6 +359,7 @@ func (p *parser) columnDef() ColumnDef {
 }
 
 func (p *parser) generated(c *ColumnDef) {
+	when := p.Cur().Pos
 	if p.Accept("always") {
 		c.Identity = "always"
 	} else {
@@ -379,7 +381,7 @@ func (p *parser) generated(c *ColumnDef) {
 		return
 	}
 	if c.Identity != "always" {
-		lex.Fail(pgerr.SyntaxError, p.Peek(-2).Pos, "for a generated column, GENERATED ALWAYS must be specified")
+		lex.Fail(pgerr.SyntaxError, when, "for a generated column, GENERATED ALWAYS must be specified")
 	}
 	c.Identity = ""
 	c.Generated = p.parenExpr()

@@ -70,7 +70,8 @@ func (p *parser) resolveType(t *TypeName, end int) {
 	for p.I < end {
 		c := p.Cur()
 		if p.Accept(".") {
-			t.Schema, t.Name = p.Toks[p.I-2].Val, p.Next().Val
+			t.Schema = p.Toks[p.I-2].Val
+			t.Name = p.Next().Val
 			words = nil
 			continue
 		}

@@ -62,7 +62,7 @@ type (
 	SortKey struct {
 		X          ast.ExprNode
 		Ordinal    int  // column number of ORDER BY 2, 0 when an expression (X is nil for a number)
-		Desc       bool // false for USING
+		Desc       bool // also of USING >
 		NullsFirst bool // resolved: the default is first for DESC, last otherwise
 		// UsingSchema, Using name the operator of ORDER BY x USING op, "" when absent.
 		UsingSchema, Using string

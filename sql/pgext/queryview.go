@@ -114,17 +114,17 @@ func sortKeys(items []*ast.ByItem) []SortKey {
 }
 
 func sortKey(e ast.ExprNode, desc, ordinals bool) SortKey {
-	k := SortKey{Desc: desc, NullsFirst: desc}
-	switch n, a := Marker(e); n {
-	case MarkNullsFirst:
-		k.NullsFirst, e = true, a[0]
-	case MarkNullsLast:
-		k.NullsFirst, e = false, a[0]
+	k := SortKey{Desc: desc}
+	nulls, inner := Marker(e)
+	if nulls == MarkNullsFirst || nulls == MarkNullsLast {
+		e = inner[0]
 	}
 	if n, a := Marker(e); n == MarkOrderUsing {
 		k.UsingSchema, k.Using = opName(a[1])
+		k.Desc = k.Using == ">"
 		e = a[0]
 	}
+	k.NullsFirst = nulls == MarkNullsFirst || k.Desc && nulls != MarkNullsLast
 	if n, a := Marker(e); n == MarkOrdinal && ordinals {
 		k.Ordinal, k.Pos = int(integer(a[0])), e.OriginTextPosition()
 		return k

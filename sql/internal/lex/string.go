@@ -88,8 +88,8 @@ func (l *lexer) escape(b *strings.Builder) {
 	hex := func(min, max int) rune {
 		v, n := rune(0), 0
 		for n < max {
-			d := strings.IndexByte("0123456789abcdef", l.at(0)|0x20)
-			if d < 0 || l.i >= len(l.s) {
+			d := hexDigit(l.at(0))
+			if d < 0 {
 				break
 			}
 			v, n = v<<4|rune(d), n+1
@@ -126,7 +126,7 @@ func (l *lexer) escape(b *strings.Builder) {
 		checkRune(r, p)
 		b.WriteRune(r)
 	case 'x':
-		if strings.IndexByte("0123456789abcdefABCDEF", l.at(0)) >= 0 {
+		if hexDigit(l.at(0)) >= 0 {
 			b.WriteByte(byte(hex(1, 2)))
 		} else {
 			b.WriteByte('x')
@@ -163,6 +163,19 @@ func (l *lexer) uescape() byte {
 	return '\\'
 }
 
+// hexDigit returns the value of a hexadecimal digit, -1 for any other byte.
+func hexDigit(c byte) int {
+	switch {
+	case c >= '0' && c <= '9':
+		return int(c - '0')
+	case c >= 'a' && c <= 'f':
+		return int(c-'a') + 10
+	case c >= 'A' && c <= 'F':
+		return int(c-'A') + 10
+	}
+	return -1
+}
+
 func unescapeU(s string, esc byte, pos int) string {
 	var b strings.Builder
 	for i := 0; i < len(s); {
@@ -180,15 +193,17 @@ func unescapeU(s string, esc byte, pos int) string {
 		if i+1 < len(s) && s[i+1] == '+' {
 			n, o = 6, 2
 		}
+		start := pos + len("U&'") + i
 		read := func(i, n int) rune {
-			if i+n > len(s) {
-				Fail(pgerr.SyntaxError, pos, "invalid Unicode escape")
-			}
 			v := rune(0)
-			for _, c := range []byte(s[i : i+n]) {
-				d := strings.IndexByte("0123456789abcdef", c|0x20)
+			for j := range n {
+				d := -1
+				if i+j < len(s) {
+					d = hexDigit(s[i+j])
+				}
 				if d < 0 {
-					Fail(pgerr.SyntaxError, pos, "invalid Unicode escape")
+					panic(pgerr.Newf(pgerr.SyntaxError, "invalid Unicode escape").At(start).
+						WithHint("Unicode escapes must be \\XXXX or \\+XXXXXX."))
 				}
 				v = v<<4 | rune(d)
 			}

@@ -134,8 +134,7 @@ func (p *Parser) callDecorations(args []*frag) (out []*frag, over *frag) {
 		args = append(args, ext(f.Pos, pgext.MarkFilter, p.expr(0)))
 		p.Expect(")")
 	}
-	if p.Is("over") && (p.Peek(1).Is("(") || p.Peek(1).IsName("UC")) {
-		p.I++
+	if p.Accept("over") {
 		if p.Is("(") {
 			return args, p.windowSpec()
 		}

@@ -22,6 +22,7 @@ type Parser struct {
 
 	relations map[string]int
 	into      *Name
+	intoTemp  bool
 
 	// allowDefault lets DEFAULT stand inside a row: UPDATE SET (a,b) = (1,DEFAULT).
 	allowDefault bool
@@ -39,6 +40,7 @@ type Part struct {
 	Map        SourceMap
 	Relations  map[string]int // relation (schema.name or name) -> first offset
 	Into       *Name          // SELECT INTO
+	IntoTemp   bool
 	Start, End int            // span in the message
 	MaxParam   int
 }
@@ -53,12 +55,12 @@ func (p *Parser) part(start int, f *frag) *Part {
 	r := &renderer{m: make(SourceMap, 0, 2*(p.I-start)+8)}
 	r.b.Grow(4*(p.I-start) + 64)
 	r.add(f)
-	out := &Part{Text: r.b.String(), Map: r.m, Relations: p.relations, Into: p.into, Start: p.Toks[start].Pos, MaxParam: p.MaxParam(start)}
+	out := &Part{Text: r.b.String(), Map: r.m, Relations: p.relations, Into: p.into, IntoTemp: p.intoTemp, Start: p.Toks[start].Pos, MaxParam: p.MaxParam(start)}
 	out.End = out.Start
 	if p.I > start {
 		out.End = p.Toks[p.I-1].End
 	}
-	p.relations, p.into = nil, nil
+	p.relations, p.into, p.intoTemp = nil, nil, false
 	return out
 }
 

@@ -177,9 +177,9 @@ func (p *Parser) fetchValue(q *query) *frag {
 	if !p.Accept("rows") {
 		p.Expect("row")
 	}
-	if w := p.Cur(); p.Commit(1, "with", "ties") {
+	if p.Commit(1, "with", "ties") {
 		if q.order == nil {
-			lex.Fail(pgerr.SyntaxError, w.Pos, "WITH TIES cannot be specified without ORDER BY clause")
+			lex.Fail(pgerr.SyntaxError, -1, "WITH TIES cannot be specified without ORDER BY clause")
 		}
 		q.ties = true
 	} else {

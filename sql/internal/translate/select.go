@@ -36,6 +36,7 @@ func (p *Parser) simpleSelect() *query {
 	k = append(k, list(items)...)
 	if p.Accept("into") {
 		for p.Any("temp", "temporary", "unlogged", "table", "local") {
+			p.intoTemp = p.intoTemp || p.Any("temp", "temporary")
 			p.I++
 		}
 		n := p.QualifiedName()

@@ -9,7 +9,7 @@ func (p *Parser) typeText() *frag {
 	return strAt(pos, p.typeName())
 }
 
-// TypeName parses a type and returns its canonical text: quoted names, keywords as written in lower case.
+// TypeName parses a type and returns its canonical text: keywords as written in lower case, names quoted where needed.
 func (p *Parser) TypeName() string { return p.typeName() }
 
 func (p *Parser) typeName() string {
@@ -122,9 +122,9 @@ func (p *Parser) simpleType() string {
 		p.I++
 		return "json"
 	}
-	s := quoteIdent(p.Next().Val)
+	s := lex.QuoteIdent(p.Next().Val)
 	for p.Accept(".") {
-		s += "." + quoteIdent(p.ColLabel().Val)
+		s += "." + lex.QuoteIdent(p.ColLabel().Val)
 	}
 	return s + p.typeMods()
 }
