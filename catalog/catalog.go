@@ -1,0 +1,368 @@
+// Package catalog holds the database's objects and what depends on what. Readers work on immutable snapshots; changes are made one at a
+// time by Update, which persists the new content before anyone sees it. The whole content is small and travels with every checkpoint, so a
+// bucket alone restores the database.
+package catalog
+
+import (
+	"encoding/json"
+	"fmt"
+	"sort"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/types"
+)
+
+// Kind is the kind of a relation. Stored.
+type Kind string
+
+// The kinds.
+const (
+	Table            Kind = "table"
+	Source           Kind = "source"
+	View             Kind = "view"
+	MaterializedView Kind = "materialized view"
+)
+
+// Column of a relation. Hidden columns are stored but not part of `*`.
+type Column struct {
+	Name      string     `json:"name"`
+	Type      types.Type `json:"type"`
+	NotNull   bool       `json:"not_null,omitempty"`
+	Hidden    bool       `json:"hidden,omitempty"`
+	Default   string     `json:"default,omitempty"`   // expression text
+	Generated string     `json:"generated,omitempty"` // expression text of a stored generated column
+	Comment   string     `json:"comment,omitempty"`
+}
+
+// Check is a CHECK constraint.
+type Check struct {
+	Name string `json:"name"`
+	Text string `json:"text"`
+}
+
+// SourceDef is what CREATE SOURCE says beyond columns.
+type SourceDef struct {
+	Connector       string            `json:"connector"`
+	Options         map[string]string `json:"options,omitempty"`
+	Format          string            `json:"format,omitempty"`
+	Encode          string            `json:"encode,omitempty"`
+	EncodeOptions   map[string]string `json:"encode_options,omitempty"`
+	WatermarkColumn string            `json:"watermark_column,omitempty"`
+	WatermarkExpr   string            `json:"watermark_expr,omitempty"`
+}
+
+// Object is a relation. It is immutable once in a snapshot.
+type Object struct {
+	ID         uint64            `json:"id"` // also its OID; never reused
+	Kind       Kind              `json:"kind"`
+	Schema     string            `json:"schema"`
+	Name       string            `json:"name"`
+	Columns    []Column          `json:"columns"`
+	Key        []int             `json:"key,omitempty"`        // stored columns
+	Constraint string            `json:"constraint,omitempty"` // name of the primary key, "" when the key is hidden
+	Checks     []Check           `json:"checks,omitempty"`
+	Query      string            `json:"query,omitempty"`       // views: the defining query
+	SearchPath []string          `json:"search_path,omitempty"` // in force when it was created
+	Definition string            `json:"definition,omitempty"`  // the statement as given
+	Source     *SourceDef        `json:"source,omitempty"`
+	Plan       json.RawMessage   `json:"plan,omitempty"` // of a job; never derived again
+	Settings   map[string]string `json:"settings,omitempty"`
+	DependsOn  []uint64          `json:"depends_on,omitempty"`
+	AppendOnly bool              `json:"append_only,omitempty"`
+	Creating   bool              `json:"creating,omitempty"` // a view that has not caught up: dropped at restart unless it runs in the background
+	Comment    string            `json:"comment,omitempty"`
+}
+
+// Column returns the position of a column by name, -1 when there is none.
+func (o *Object) Column(name string) int {
+	for i := range o.Columns {
+		if o.Columns[i].Name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// Stored returns the schema of all stored columns.
+func (o *Object) Stored() types.Schema {
+	s := make(types.Schema, len(o.Columns))
+	for i, c := range o.Columns {
+		s[i] = types.Column{Name: c.Name, Type: c.Type}
+	}
+	return s
+}
+
+// Namespace is a schema.
+type Namespace struct {
+	OID  uint32 `json:"oid"`
+	Name string `json:"name"`
+}
+
+// Snapshot is an immutable state of the catalog.
+type Snapshot struct {
+	Version uint64
+	objects map[uint64]*Object
+	names   map[string]*Object // schema + "\x00" + name
+	spaces  map[string]Namespace
+	nextID  uint64
+}
+
+// Well-known namespaces and where users' ids begin.
+const (
+	PublicOID     uint32 = 2200
+	PgCatalogOID  uint32 = 11
+	InfoSchemaOID uint32 = 13000
+	StreamdbOID   uint32 = 13001
+	firstUserID   uint64 = 16384
+	DefaultSchema        = "public"
+	SystemSchema         = "streamdb"
+	FormatVersion        = 1
+)
+
+// Get returns an object by id.
+func (s *Snapshot) Get(id uint64) (*Object, bool) {
+	o, ok := s.objects[id]
+	return o, ok
+}
+
+// Lookup returns the object called name in schema.
+func (s *Snapshot) Lookup(schema, name string) (*Object, bool) {
+	o, ok := s.names[schema+"\x00"+name]
+	return o, ok
+}
+
+// Resolve looks a possibly unqualified name up along path.
+func (s *Snapshot) Resolve(schema, name string, path []string) (*Object, bool) {
+	if schema != "" {
+		return s.Lookup(schema, name)
+	}
+	for _, p := range path {
+		if o, ok := s.Lookup(p, name); ok {
+			return o, true
+		}
+	}
+	return nil, false
+}
+
+// Objects lists all relations by id.
+func (s *Snapshot) Objects() []*Object {
+	out := make([]*Object, 0, len(s.objects))
+	for _, o := range s.objects {
+		out = append(out, o)
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].ID < out[j].ID })
+	return out
+}
+
+// Namespaces lists all schemas by name.
+func (s *Snapshot) Namespaces() []Namespace {
+	out := make([]Namespace, 0, len(s.spaces))
+	for _, n := range s.spaces {
+		out = append(out, n)
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
+	return out
+}
+
+// Namespace returns a schema by name.
+func (s *Snapshot) Namespace(name string) (Namespace, bool) {
+	n, ok := s.spaces[name]
+	return n, ok
+}
+
+// Dependents lists what depends on id, directly or not, those that depend on others of the list last first: the order to drop them in.
+func (s *Snapshot) Dependents(id uint64) []*Object {
+	var out []*Object
+	seen := map[uint64]bool{id: true}
+	var visit func(uint64)
+	visit = func(id uint64) {
+		for _, o := range s.Objects() {
+			if seen[o.ID] {
+				continue
+			}
+			for _, d := range o.DependsOn {
+				if d == id {
+					seen[o.ID] = true
+					visit(o.ID)
+					out = append(out, o)
+					break
+				}
+			}
+		}
+	}
+	visit(id)
+	return out
+}
+
+// Catalog is the changing catalog.
+type Catalog struct {
+	mu      sync.Mutex
+	cur     atomic.Pointer[Snapshot]
+	persist func([]byte) error
+}
+
+// New returns a catalog with the content of data (as Snapshot.Marshal made it), or an empty one. persist is called with the new content
+// before a change becomes visible; its error undoes the change.
+func New(data []byte, persist func([]byte) error) (*Catalog, error) {
+	s := &Snapshot{objects: map[uint64]*Object{}, names: map[string]*Object{}, spaces: map[string]Namespace{}, nextID: firstUserID}
+	for _, n := range []Namespace{{PublicOID, DefaultSchema}, {PgCatalogOID, "pg_catalog"}, {InfoSchemaOID, "information_schema"}, {StreamdbOID, SystemSchema}} {
+		s.spaces[n.Name] = n
+	}
+	if len(data) > 0 {
+		if err := s.unmarshal(data); err != nil {
+			return nil, err
+		}
+	}
+	c := &Catalog{persist: persist}
+	c.cur.Store(s)
+	return c, nil
+}
+
+// Snapshot returns the current state.
+func (c *Catalog) Snapshot() *Snapshot { return c.cur.Load() }
+
+// Update applies f to a copy, persists it and makes it current. One change at a time; f must not call Update.
+func (c *Catalog) Update(f func(*Tx) error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	tx := &Tx{s: c.cur.Load().clone()}
+	if err := f(tx); err != nil {
+		return err
+	}
+	tx.s.Version++
+	if c.persist != nil {
+		data, err := tx.s.Marshal()
+		if err != nil {
+			return fmt.Errorf("encode catalog: %w", err)
+		}
+		if err := c.persist(data); err != nil {
+			return fmt.Errorf("store catalog: %w", err)
+		}
+	}
+	c.cur.Store(tx.s)
+	return nil
+}
+
+func (s *Snapshot) clone() *Snapshot {
+	n := &Snapshot{Version: s.Version, nextID: s.nextID, objects: make(map[uint64]*Object, len(s.objects)+1), names: make(map[string]*Object, len(s.names)+1),
+		spaces: make(map[string]Namespace, len(s.spaces)+1)}
+	for k, v := range s.objects {
+		n.objects[k] = v
+	}
+	for k, v := range s.names {
+		n.names[k] = v
+	}
+	for k, v := range s.spaces {
+		n.spaces[k] = v
+	}
+	return n
+}
+
+// Tx is a change in the making.
+type Tx struct{ s *Snapshot }
+
+// Snapshot returns the state as changed so far.
+func (t *Tx) Snapshot() *Snapshot { return t.s }
+
+// NextID takes a new object id. Ids are never used again, also after the object is gone.
+func (t *Tx) NextID() uint64 {
+	t.s.nextID++
+	return t.s.nextID - 1
+}
+
+// Add puts a new object in.
+func (t *Tx) Add(o *Object) error {
+	if _, ok := t.s.spaces[o.Schema]; !ok {
+		return pgerr.Newf(pgerr.InvalidSchemaName, "schema %q does not exist", o.Schema)
+	}
+	if o.Schema == "pg_catalog" || o.Schema == "information_schema" || o.Schema == SystemSchema {
+		return pgerr.Newf(pgerr.InsufficientPrivilege, "permission denied to create \"%s.%s\"", o.Schema, o.Name).
+			WithDetail("System catalog modifications are currently disallowed.")
+	}
+	key := o.Schema + "\x00" + o.Name
+	if _, ok := t.s.names[key]; ok {
+		return pgerr.Newf(pgerr.DuplicateTable, "relation %q already exists", o.Name)
+	}
+	t.s.objects[o.ID], t.s.names[key] = o, o
+	return nil
+}
+
+// Replace puts a changed copy of an object in the place of the old one.
+func (t *Tx) Replace(o *Object) error {
+	old, ok := t.s.objects[o.ID]
+	if !ok {
+		return pgerr.Newf(pgerr.UndefinedTable, "relation %q does not exist", o.Name)
+	}
+	key := o.Schema + "\x00" + o.Name
+	if other, ok := t.s.names[key]; ok && other.ID != o.ID {
+		return pgerr.Newf(pgerr.DuplicateTable, "relation %q already exists", o.Name)
+	}
+	delete(t.s.names, old.Schema+"\x00"+old.Name)
+	t.s.objects[o.ID], t.s.names[key] = o, o
+	return nil
+}
+
+// Remove takes an object out.
+func (t *Tx) Remove(id uint64) {
+	if o, ok := t.s.objects[id]; ok {
+		delete(t.s.objects, id)
+		delete(t.s.names, o.Schema+"\x00"+o.Name)
+	}
+}
+
+// AddNamespace creates a schema.
+func (t *Tx) AddNamespace(name string) error {
+	if strings.HasPrefix(name, "pg_") {
+		return pgerr.Newf(pgerr.ReservedName, "unacceptable schema name %q", name).WithDetail("The prefix \"pg_\" is reserved for system schemas.")
+	}
+	if _, ok := t.s.spaces[name]; ok {
+		return pgerr.Newf(pgerr.DuplicateSchema, "schema %q already exists", name)
+	}
+	t.s.spaces[name] = Namespace{OID: uint32(t.NextID()), Name: name}
+	return nil
+}
+
+// RemoveNamespace drops a schema.
+func (t *Tx) RemoveNamespace(name string) { delete(t.s.spaces, name) }
+
+type stored struct {
+	Format     int         `json:"format"`
+	Version    uint64      `json:"version"`
+	NextID     uint64      `json:"next_id"`
+	Namespaces []Namespace `json:"namespaces"`
+	Objects    []*Object   `json:"objects"`
+}
+
+// Marshal encodes the snapshot; the container adds the checksum.
+func (s *Snapshot) Marshal() ([]byte, error) {
+	st := stored{Format: FormatVersion, Version: s.Version, NextID: s.nextID, Objects: s.Objects()}
+	for _, n := range s.Namespaces() {
+		if n.OID >= uint32(firstUserID) {
+			st.Namespaces = append(st.Namespaces, n)
+		}
+	}
+	return json.Marshal(st)
+}
+
+func (s *Snapshot) unmarshal(data []byte) error {
+	var st stored
+	if err := json.Unmarshal(data, &st); err != nil {
+		return pgerr.Wrap(pgerr.DataCorrupted, err, "catalog is malformed")
+	}
+	if st.Format > FormatVersion {
+		return pgerr.Newf(pgerr.FeatureNotSupported, "catalog has format %d, this version of streamdb knows %d", st.Format, FormatVersion).
+			WithHint("Use the version that wrote it, or a newer one.")
+	}
+	s.Version, s.nextID = st.Version, st.NextID
+	for _, n := range st.Namespaces {
+		s.spaces[n.Name] = n
+	}
+	for _, o := range st.Objects {
+		s.objects[o.ID] = o
+		s.names[o.Schema+"\x00"+o.Name] = o
+	}
+	return nil
+}

@@ -1,0 +1,177 @@
+package exec
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/streamdb/streamdb/internal/pgerr"
+)
+
+// Limits of the clock's loop.
+const (
+	maxCommitBatch  = 512              // transactions that share one fsync and one epoch
+	commitQueueCap  = 1024             // transactions waiting
+	keptCheckpoints = 64               // checkpoint epochs remembered for drivers that are behind
+	minTick         = time.Millisecond // epochs are at least this far apart while transactions commit one by one
+)
+
+// errClosed is returned to whoever asks after the engine was closed.
+var errClosed = pgerr.Newf(pgerr.AdminShutdown, "the server is shutting down")
+
+// clock hands out epochs. One goroutine owns it and with it all tables: it resolves and logs transactions, closes epochs, and cuts the
+// tables' checkpoints, so none of these needs a lock.
+type clock struct {
+	engine *Engine
+	closed atomic.Uint64 // newest closed epoch; the open one is closed+1
+	calls  chan func()   // run by the owner
+	txns   chan *commitReq
+	live   atomic.Int64 // jobs whose sources may produce rows by themselves
+	liveCh chan struct{}
+
+	quit chan struct{}
+	done sync.WaitGroup
+
+	mu          sync.Mutex
+	checkpoints []checkpointEpoch // ascending
+	lastBegin   uint64            // closed epoch when the last checkpoint was begun
+}
+
+type checkpointEpoch struct {
+	epoch, id uint64
+	at        time.Time
+}
+
+func newClock(e *Engine, start uint64) *clock {
+	c := &clock{
+		engine: e, calls: make(chan func()), txns: make(chan *commitReq, commitQueueCap), liveCh: make(chan struct{}, 1), quit: make(chan struct{}),
+	}
+	c.closed.Store(start)
+	return c
+}
+
+func (c *clock) start() {
+	c.done.Add(1)
+	go func() {
+		defer c.done.Done()
+		c.run()
+	}()
+}
+
+func (c *clock) stop() {
+	close(c.quit)
+	c.done.Wait()
+}
+
+func (c *clock) run() {
+	ticker := time.NewTicker(c.engine.cfg.EpochInterval)
+	defer ticker.Stop()
+	ticking := true
+	for {
+		if live := c.live.Load() > 0; live != ticking {
+			ticking = live
+			if live {
+				ticker.Reset(c.engine.cfg.EpochInterval)
+			} else {
+				ticker.Stop()
+			}
+		}
+		select {
+		case <-c.quit:
+			return
+		case <-c.liveCh:
+		case f := <-c.calls:
+			f()
+		case t := <-c.txns:
+			c.commit(t)
+		case <-ticker.C:
+			if c.live.Load() > 0 {
+				c.close(nil)
+				c.engine.wakeSources()
+			}
+		}
+	}
+}
+
+// setLive counts jobs with sources that may produce rows; the clock ticks by itself only while there are some.
+func (c *clock) setLive(delta int64) {
+	c.live.Add(delta)
+	select {
+	case c.liveCh <- struct{}{}:
+	default:
+	}
+}
+
+// call runs f on the clock's goroutine and waits for it.
+func (c *clock) call(ctx context.Context, f func()) error {
+	done := make(chan struct{})
+	select {
+	case c.calls <- func() { f(); close(done) }:
+	case <-c.quit:
+		return errClosed
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	<-done
+	return nil
+}
+
+// tick closes the open epoch now and returns it.
+func (c *clock) tick(ctx context.Context) (epoch uint64, err error) {
+	err = c.call(ctx, func() {
+		epoch = c.close(nil)
+		c.engine.wakeSources()
+	})
+	return epoch, err
+}
+
+// close ends the open epoch: the tables in changed publish, then the epoch becomes visible. Runs on the owner.
+func (c *clock) close(changed []*Table) uint64 {
+	epoch := c.closed.Load() + 1
+	for _, t := range changed {
+		t.rel.publish(epoch, epoch-1, t.view())
+	}
+	c.closed.Store(epoch)
+	for _, t := range changed {
+		t.rel.Log.Close(epoch)
+	}
+	c.engine.progress.notify()
+	return epoch
+}
+
+// beginCheckpoint makes the open epoch the one at whose end checkpoint id cuts, and closes it.
+func (c *clock) beginCheckpoint(id uint64) (epoch uint64, err error) {
+	err = c.call(context.Background(), func() {
+		epoch = c.closed.Load() + 1
+		c.mu.Lock()
+		c.checkpoints = append(c.checkpoints, checkpointEpoch{epoch: epoch, id: id, at: time.Now()})
+		if len(c.checkpoints) > keptCheckpoints {
+			c.checkpoints = append(c.checkpoints[:0:0], c.checkpoints[1:]...)
+		}
+		c.lastBegin = epoch
+		c.mu.Unlock()
+		c.engine.tables.seal(id, epoch)
+		c.close(nil)
+		c.engine.wakeSources()
+	})
+	return epoch, err
+}
+
+func (c *clock) quiet() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed.Load() == c.lastBegin
+}
+
+// checkpointIn returns the first checkpoint epoch in (after, through].
+func (c *clock) checkpointIn(after, through uint64) (checkpointEpoch, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, cp := range c.checkpoints {
+		if cp.epoch > after && cp.epoch <= through {
+			return cp, true
+		}
+	}
+	return checkpointEpoch{}, false
+}

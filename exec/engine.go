@@ -1,0 +1,246 @@
+// Package exec runs jobs and queries: the epoch clock, tables, the task loop with its exchanges and alignment, sources, versions, and
+// one-shot queries over the same operators.
+//
+//	commit, tick ─▶ clock (one goroutine) ─▶ table versions + change logs ─▶ jobs' drivers ─▶ barriers ─▶ subtasks ─▶ materialize
+//	                                                                              ▲                                    │
+//	                                             closed epochs, versions ◀────────┴──────── all root subtasks done ◀───┘
+package exec
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/streamdb/streamdb/checkpoint"
+	"github.com/streamdb/streamdb/connector"
+	"github.com/streamdb/streamdb/internal/failpoint"
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/sql/expr"
+	"github.com/streamdb/streamdb/state"
+	"github.com/streamdb/streamdb/storage/changelog"
+	"github.com/streamdb/streamdb/storage/wal"
+	"github.com/streamdb/streamdb/types"
+)
+
+// Config is what an engine is made of. All fields but Failpoints are required.
+type Config struct {
+	Dir           string // data directory
+	Shared        *state.Shared
+	Lib           expr.Library
+	Connectors    *connector.Registry
+	Logger        zerolog.Logger
+	Failpoints    *failpoint.Set
+	WAL           *wal.WAL // nil: tables live in memory only
+	EpochInterval time.Duration
+	MaxPar        int
+	ChangeLog     int64 // bytes a change log may hold for slow readers
+	Backend       state.BackendType
+	ChunkRows     int // rows per chunk that sources and scans make; at most types.MaxChunkRows
+}
+
+// TablesID is the participant id of the table engine in checkpoints.
+const TablesID uint64 = 1
+
+// Acker takes the outcome of checkpoints; the checkpoint coordinator implements it.
+type Acker interface {
+	Acknowledge(*checkpoint.JobState)
+	Decline(job, id uint64, err error)
+}
+
+// Engine owns the clock, all relations and all jobs.
+type Engine struct {
+	cfg      Config
+	clock    *clock
+	tables   *tables
+	progress notifier
+	acker    Acker
+
+	mu   sync.Mutex
+	rels map[uint64]*Relation
+	jobs map[uint64]*Job
+
+	low     atomic.Uint64 // cached lowEpoch
+	lowAt   atomic.Int64  // when it was computed, monotonic ns
+	started time.Time
+}
+
+// New makes an engine; nothing runs yet. The clock continues after startEpoch.
+func New(cfg Config, startEpoch uint64, tablesFrom *state.Snapshot) (*Engine, error) {
+	e := &Engine{cfg: cfg, rels: map[uint64]*Relation{}, jobs: map[uint64]*Job{}, started: time.Now()}
+	e.clock = newClock(e, startEpoch)
+	store, err := state.Open(context.Background(), e.storeOptions(TablesID, cfg.Backend), tablesFrom)
+	if err != nil {
+		return nil, fmt.Errorf("open tables: %w", err)
+	}
+	e.tables = &tables{engine: e, store: store, byID: map[uint64]*Table{}}
+	return e, nil
+}
+
+func (e *Engine) storeOptions(job uint64, backend state.BackendType) state.Options {
+	return state.Options{
+		Dir: e.jobDir(job), Backend: backend, MaxParallelism: e.cfg.MaxPar, Budget: e.cfg.Shared.Budget(), Shared: e.cfg.Shared,
+		Job: job, Logger: e.cfg.Logger, Failpoints: e.cfg.Failpoints,
+	}
+}
+
+func (e *Engine) jobDir(job uint64) string {
+	return filepath.Join(e.cfg.Dir, "jobs", fmt.Sprint(job))
+}
+
+// Start begins to tick. acker receives the outcome of checkpoints.
+func (e *Engine) Start(acker Acker) {
+	e.acker = acker
+	e.clock.start()
+}
+
+// Close stops all jobs and the clock and closes the state. Nothing is checkpointed here.
+func (e *Engine) Close() error {
+	for _, j := range e.Jobs() {
+		j.Stop()
+	}
+	e.clock.stop()
+	err := e.tables.store.Close()
+	for _, j := range e.Jobs() {
+		if cerr := j.closeStore(); err == nil {
+			err = cerr
+		}
+	}
+	return err
+}
+
+// Epoch returns the newest closed epoch.
+func (e *Engine) Epoch() uint64 { return e.clock.closed.Load() }
+
+// Relation returns the runtime of a relation.
+func (e *Engine) Relation(id uint64) (*Relation, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r, ok := e.rels[id]
+	return r, ok
+}
+
+// Relations returns the runtimes of the ids; an unknown one is an error.
+func (e *Engine) Relations(ids []uint64) ([]*Relation, error) {
+	out := make([]*Relation, len(ids))
+	for i, id := range ids {
+		r, ok := e.Relation(id)
+		if !ok {
+			return nil, pgerr.Newf(pgerr.UndefinedTable, "relation %d does not exist any more", id)
+		}
+		out[i] = r
+	}
+	return out, nil
+}
+
+// Job returns a job by relation id.
+func (e *Engine) Job(id uint64) (*Job, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	j, ok := e.jobs[id]
+	return j, ok
+}
+
+// Jobs returns all jobs, in no order.
+func (e *Engine) Jobs() []*Job {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	out := make([]*Job, 0, len(e.jobs))
+	for _, j := range e.jobs {
+		out = append(out, j)
+	}
+	return out
+}
+
+// Participants lists who takes part in checkpoints: the tables and every job.
+func (e *Engine) Participants() []checkpoint.Participant {
+	out := []checkpoint.Participant{e.tables}
+	for _, j := range e.Jobs() {
+		out = append(out, j)
+	}
+	return out
+}
+
+func (e *Engine) newRelation(id uint64, name string, schema types.Schema, key []int, grouped bool, closed uint64) *Relation {
+	return &Relation{
+		ID: id, Name: name, Schema: schema, Types: schema.Types(), Key: key, Grouped: grouped, MaxPar: e.cfg.MaxPar,
+		Log: changelog.New(closed, e.cfg.ChangeLog), engine: e,
+	}
+}
+
+// lowEpochAge is how old the cached answer of lowEpoch may be: versions are kept a little longer than needed instead of being counted at
+// every publication.
+const lowEpochAge = 20 * time.Millisecond
+
+// lowEpoch returns an epoch that every advancing relation has reached: readers of several relations never need an older one.
+func (e *Engine) lowEpoch() uint64 {
+	now := int64(time.Since(e.started))
+	if at := e.lowAt.Load(); at != 0 && now-at < int64(lowEpochAge) {
+		return e.low.Load()
+	}
+	e.mu.Lock()
+	rels := make([]*Relation, 0, len(e.rels))
+	for _, r := range e.rels {
+		rels = append(rels, r)
+	}
+	e.mu.Unlock()
+	low := e.clock.closed.Load()
+	for _, r := range rels {
+		if r.job == nil || r.job.advancing() {
+			low = min(low, r.Closed())
+		}
+	}
+	e.low.Store(low)
+	e.lowAt.Store(now)
+	return low
+}
+
+// Flush waits until everything committed before is visible in all views.
+func (e *Engine) Flush(ctx context.Context) error {
+	e.mu.Lock()
+	rels := make([]*Relation, 0, len(e.rels))
+	for _, r := range e.rels {
+		rels = append(rels, r)
+	}
+	e.mu.Unlock()
+	epoch, err := e.clock.tick(ctx)
+	if err != nil {
+		return err
+	}
+	for {
+		changed := e.progress.wait()
+		done := true
+		for _, r := range rels {
+			if (r.job == nil || r.job.advancing()) && r.Closed() < epoch {
+				done = false
+			}
+		}
+		if done {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// wakeSources tells the drivers of jobs with sources that an epoch was closed.
+func (e *Engine) wakeSources() {
+	for _, j := range e.Jobs() {
+		if j.hasSources {
+			j.poke()
+		}
+	}
+}
+
+// BeginCheckpoint implements checkpoint.Clock.
+func (e *Engine) BeginCheckpoint(id uint64) (uint64, error) { return e.clock.beginCheckpoint(id) }
+
+// Quiet implements checkpoint.Clock.
+func (e *Engine) Quiet() bool { return e.clock.quiet() }

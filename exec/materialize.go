@@ -1,0 +1,253 @@
+package exec
+
+import (
+	"sync/atomic"
+
+	"github.com/streamdb/streamdb/checkpoint"
+	"github.com/streamdb/streamdb/exec/op"
+	"github.com/streamdb/streamdb/state"
+	"github.com/streamdb/streamdb/types"
+)
+
+// materializeTable is the state table of a job's result; operators' tables count up from 0.
+const materializeTable uint32 = 0xFFFFFF00
+
+// materializeOp is the root of a job with a result. Rows of one epoch may arrive in any order, so they are consolidated per key and applied
+// at the barrier; what really changed goes to the change log and, as a view of the part, into the epoch's version.
+//
+// State: table materializeTable, Ordered, key = memcomparable key of KeyColumns, value = all columns by types.AppendRow.
+type materializeOp struct {
+	run    *run
+	node   *node
+	part   *state.Part
+	keys   []int
+	types  []types.Type
+	direct bool // append-only input: every key is new, rows go straight to the part
+	hash   []uint64
+
+	pending map[string]int32
+	rows    []pendingRow
+	arena   []byte
+	key     []byte
+	log     *types.Chunk
+	logs    []*types.Chunk // full chunks of the running epoch
+	view    *state.View    // of the last barrier, until the driver takes it
+	logging bool
+}
+
+// pendingRow is the net effect of an epoch on one key: the rows with their weights, as offsets into the arena.
+type pendingRow struct {
+	kg       uint16
+	key      string
+	row      string
+	weight   int64
+	next     int32 // further rows of the same key, 0 = none
+	consumed bool
+}
+
+var _ op.Operator = (*materializeOp)(nil)
+
+// Open implements op.Operator.
+func (m *materializeOp) Open(ctx *op.Context) error {
+	m.keys = ctx.Node.Materialize.KeyColumns
+	m.types = ctx.Node.Schema.Types()
+	m.direct = ctx.Node.Inputs[0].AppendOnly
+	m.pending = map[string]int32{}
+	m.rows = make([]pendingRow, 1)
+	m.log = types.NewChunk(m.types)
+	var err error
+	m.part, err = ctx.Store.Part(materializeTable, ctx.Subtask, ctx.Groups, state.Ordered)
+	return err
+}
+
+// Process implements op.Operator.
+func (m *materializeOp) Process(_ int, c *types.Chunk, _ op.Emitter) error {
+	if cap(m.hash) < c.N {
+		m.hash = make([]uint64, max(c.N, types.MaxChunkRows))
+	}
+	h := m.hash[:c.N]
+	types.HashRows(c, m.keys, h)
+	maxPar := m.run.engine.cfg.MaxPar
+	for i := range c.Rows() {
+		r := c.Row(i)
+		w := c.Weight(r)
+		if w == 0 {
+			continue
+		}
+		kg := types.KeyGroup(h[r], maxPar)
+		m.key = m.key[:0]
+		for _, k := range m.keys {
+			m.key = types.AppendKey(m.key, c.Cols[k], r, false, false)
+		}
+		at := len(m.arena)
+		m.arena = types.AppendRow(m.arena, c.Cols, r)
+		if m.direct {
+			m.part.Put(kg, m.key, m.arena[at:])
+			m.arena = m.arena[:at]
+			continue
+		}
+		row := string(m.arena[at:])
+		m.arena = m.arena[:at]
+		m.add(kg, row, w)
+	}
+	if m.direct && m.wantsLog() {
+		if m.log.N+c.Rows() > types.MaxChunkRows {
+			m.nextLog()
+		}
+		m.log.AppendChunk(c)
+	}
+	return nil
+}
+
+// wantsLog: readers that attach later start from a version, so changes nobody waits for are not kept.
+func (m *materializeOp) wantsLog() bool { return !m.run.backfill && m.run.job.rel.Log.HasReaders() }
+
+func (m *materializeOp) add(kg uint16, row string, w int64) {
+	i, ok := m.pending[string(m.key)]
+	if !ok {
+		key := string(m.key)
+		m.rows = append(m.rows, pendingRow{kg: kg, key: key, row: row, weight: w})
+		m.pending[key] = int32(len(m.rows) - 1)
+		return
+	}
+	for {
+		p := &m.rows[i]
+		if p.row == row {
+			p.weight += w
+			return
+		}
+		if p.weight == 0 {
+			p.row, p.weight = row, w
+			return
+		}
+		if p.next == 0 {
+			break
+		}
+		i = p.next
+	}
+	m.rows = append(m.rows, pendingRow{kg: kg, row: row, weight: w})
+	m.rows[i].next = int32(len(m.rows) - 1)
+}
+
+// Watermark implements op.Operator.
+func (m *materializeOp) Watermark(int, op.Watermark, op.Emitter) error { return nil }
+
+// Barrier implements op.Operator.
+func (m *materializeOp) Barrier(b checkpoint.Barrier, _ op.Emitter) error {
+	m.logging = m.wantsLog()
+	for i := 1; i < len(m.rows); i++ {
+		if m.rows[i].consumed {
+			continue
+		}
+		if err := m.apply(int32(i)); err != nil {
+			return err
+		}
+	}
+	if len(m.rows) > maxKeptPending {
+		m.rows, m.pending = make([]pendingRow, 1), map[string]int32{}
+	} else {
+		clear(m.pending)
+		clear(m.rows)
+		m.rows = m.rows[:1]
+	}
+	m.nextLog()
+	for _, c := range m.logs {
+		m.run.job.rel.Log.Append(b.Epoch, c)
+	}
+	m.logs = nil
+	if m.view != nil {
+		m.view.Close()
+	}
+	m.view = m.part.View()
+	return nil
+}
+
+// maxKeptPending bounds the buffers kept from one epoch to the next.
+const maxKeptPending = 1 << 16
+
+// apply brings the state of the key that starts at row i of the pending list up to date.
+func (m *materializeOp) apply(i int32) error {
+	first := &m.rows[i]
+	put, retract := int32(0), false
+	for k := i; k != 0; k = m.rows[k].next {
+		p := &m.rows[k]
+		p.consumed = true
+		switch {
+		case p.weight > 0:
+			put = k
+		case p.weight < 0:
+			retract = true
+		}
+		if m.logging && p.weight != 0 {
+			if err := m.logRow(p.row, p.weight); err != nil {
+				return err
+			}
+		}
+	}
+	switch {
+	case put != 0:
+		m.part.Put(first.kg, []byte(first.key), []byte(m.rows[put].row))
+	case retract:
+		m.part.Delete(first.kg, []byte(first.key))
+	}
+	return nil
+}
+
+func (m *materializeOp) logRow(row string, w int64) error {
+	if m.log.N == types.MaxChunkRows {
+		m.nextLog()
+	}
+	if _, err := types.DecodeRow([]byte(row), m.log.Cols); err != nil {
+		return err
+	}
+	m.log.PushWeight(w)
+	return nil
+}
+
+// nextLog puts the log chunk aside and begins a new one: the change log takes chunks over.
+func (m *materializeOp) nextLog() {
+	if m.log.N == 0 {
+		return
+	}
+	m.logs = append(m.logs, m.log)
+	m.log = types.NewChunk(m.types)
+}
+
+// takeView hands the version of the last barrier to the driver.
+func (m *materializeOp) takeView() *state.View {
+	v := m.view
+	m.view = nil
+	return v
+}
+
+// Close implements op.Operator.
+func (m *materializeOp) Close() error {
+	if m.view != nil {
+		m.view.Close()
+		m.view = nil
+	}
+	return nil
+}
+
+// discardOp is the root of benchmark jobs: it counts rows.
+type discardOp struct{ rows *atomic.Int64 }
+
+var _ op.Operator = (*discardOp)(nil)
+
+// Open implements op.Operator.
+func (d *discardOp) Open(*op.Context) error { return nil }
+
+// Process implements op.Operator.
+func (d *discardOp) Process(_ int, c *types.Chunk, _ op.Emitter) error {
+	d.rows.Add(int64(c.Rows()))
+	return nil
+}
+
+// Watermark implements op.Operator.
+func (d *discardOp) Watermark(int, op.Watermark, op.Emitter) error { return nil }
+
+// Barrier implements op.Operator.
+func (d *discardOp) Barrier(checkpoint.Barrier, op.Emitter) error { return nil }
+
+// Close implements op.Operator.
+func (d *discardOp) Close() error { return nil }

@@ -1,0 +1,411 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/streamdb/streamdb/checkpoint"
+	"github.com/streamdb/streamdb/connector"
+	"github.com/streamdb/streamdb/exec/op"
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/planner/plan"
+	"github.com/streamdb/streamdb/sql/expr"
+	"github.com/streamdb/streamdb/state"
+	"github.com/streamdb/streamdb/types"
+)
+
+// ErrDone is returned by Query.Emit to end the query early, as a success.
+var ErrDone = errors.New("no more rows wanted")
+
+// VirtualTables produces the rows of system relations.
+type VirtualTables interface {
+	// Rows emits the given columns of the relation; the chunk is lent.
+	Rows(ctx context.Context, name string, columns []int, emit func(*types.Chunk) error) error
+}
+
+// Query is a one-shot query: the operators of a plan fed with pinned versions and one final barrier.
+type Query struct {
+	Plan    *plan.Plan
+	Env     *expr.Env
+	Pinned  *Pinned
+	Virtual VirtualTables
+	// Overlay holds the uncommitted writes of the session's own transaction, by relation and encoded key; a nil row is a deletion.
+	Overlay map[uint64]map[string][]byte
+	// Emit takes result rows in order; the chunk is lent.
+	Emit func(*types.Chunk) error
+}
+
+// Run evaluates q on the calling goroutine.
+func (e *Engine) Run(ctx context.Context, q *Query) error {
+	if len(q.Plan.Fragments) != 1 {
+		return pgerr.Newf(pgerr.InternalError, "one-shot plan with %d fragments", len(q.Plan.Fragments))
+	}
+	x := &oneShot{engine: e, q: q, ctx: ctx}
+	defer x.close()
+	err := x.run()
+	if errors.Is(err, ErrDone) {
+		return nil
+	}
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// oneShot is the run of one query.
+type oneShot struct {
+	engine *Engine
+	q      *Query
+	ctx    context.Context //nolint:containedctx // lives exactly as long as Run
+	store  *state.Store
+	nodes  []*shotNode
+	cancel func() bool
+}
+
+// shotNode is an operator of a one-shot query; as an Emitter it passes rows to its parent.
+type shotNode struct {
+	plan   *plan.Node
+	op     op.Operator
+	parent *shotNode
+	port   int
+	feed   func(*shotNode) error // leaves
+	emit   func(*types.Chunk) error
+}
+
+// Emit implements op.Emitter.
+func (n *shotNode) Emit(c *types.Chunk) error {
+	if c.Rows() == 0 {
+		return nil
+	}
+	if p := n.parent; p.op != nil {
+		return p.op.Process(n.port, c, p)
+	}
+	return n.parent.emit(c)
+}
+
+// EmitWatermark implements op.Emitter.
+func (n *shotNode) EmitWatermark(w op.Watermark) error {
+	if p := n.parent; p.op != nil {
+		return p.op.Watermark(n.port, w, p)
+	}
+	return nil
+}
+
+func (x *oneShot) run() error {
+	root := x.q.Plan.Fragments[0].Root
+	if root.Kind != plan.KindResult {
+		return pgerr.Newf(pgerr.InternalError, "one-shot plan ends in %q", root.Kind)
+	}
+	top := &shotNode{plan: root, emit: x.q.Emit}
+	polls := 0
+	x.cancel = func() bool {
+		polls++
+		return x.ctx.Err() != nil
+	}
+	if err := x.build(root.Inputs[0], top, 0); err != nil {
+		return err
+	}
+	for _, n := range x.nodes {
+		if n.feed != nil {
+			if err := n.feed(n); err != nil {
+				return err
+			}
+		}
+	}
+	b := checkpoint.Barrier{Epoch: x.q.Pinned.Epoch, Triggered: time.Now()}
+	for _, n := range x.nodes {
+		if n.op != nil {
+			if err := n.op.Barrier(b, n); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (x *oneShot) build(pn *plan.Node, parent *shotNode, port int) error {
+	n := &shotNode{plan: pn, parent: parent, port: port}
+	var inTypes [][]types.Type
+	for i, in := range pn.Inputs {
+		if err := x.build(in, n, i); err != nil {
+			return err
+		}
+		inTypes = append(inTypes, in.Schema.Types())
+	}
+	var err error
+	switch pn.Kind {
+	case plan.KindScan:
+		n.feed = x.scan
+		if pn.Scan.Virtual != "" {
+			n.feed = x.virtual
+		}
+	case plan.KindSource:
+		n.feed = x.source
+	case plan.KindValues, plan.KindSeries:
+		var l op.Leaf
+		l, err = op.NewLeaf(pn)
+		n.feed = func(n *shotNode) error { return l.Run(x.opContext(pn, nil), n) }
+	default:
+		if n.op, err = op.New(pn); err == nil {
+			err = n.op.Open(x.opContext(pn, inTypes))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	x.nodes = append(x.nodes, n)
+	return nil
+}
+
+func (x *oneShot) opContext(pn *plan.Node, in [][]types.Type) *op.Context {
+	if x.store == nil && len(pn.Inputs) > 0 {
+		x.store = state.NewMemory(x.engine.cfg.MaxPar)
+	}
+	return &op.Context{
+		Node: pn, InputTypes: in, Parallelism: 1, Groups: state.Range{From: 0, To: uint16(x.engine.cfg.MaxPar)}, Store: x.store,
+		Lib: x.engine.cfg.Lib, Env: x.q.Env, Errors: shotErrors{}, OneShot: true, Cancelled: x.cancel,
+	}
+}
+
+func (x *oneShot) close() {
+	for _, n := range x.nodes {
+		if n.op != nil {
+			_ = n.op.Close() // nothing of a one-shot query survives it
+		}
+	}
+	if x.store != nil {
+		_ = x.store.Close()
+	}
+}
+
+// shotErrors turns the first failed row into the query's error.
+type shotErrors struct{}
+
+// Report implements op.ErrorReporter.
+func (shotErrors) Report(_ *plan.Node, err error, _ *types.Chunk, _ int, _ int64) error { return err }
+
+// Late implements op.ErrorReporter: a one-shot query drops late rows as its view would.
+func (shotErrors) Late(*plan.Node, *types.Chunk, int) error { return nil }
+
+func (x *oneShot) scan(n *shotNode) error {
+	s := n.plan.Scan
+	v := x.q.Pinned.Versions[s.Relation]
+	if v == nil {
+		return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "%q holds no rows yet: it is being created", s.Name)
+	}
+	own := x.q.Overlay[s.Relation]
+	if s.Point != nil {
+		return x.point(n, v, own)
+	}
+	if own != nil {
+		return x.scanOwn(n, v, own)
+	}
+	rows := newVersionScan(v, s.Columns, 0, 1, x.engine.cfg.ChunkRows)
+	rows.of = 1
+	defer rows.close()
+	for {
+		c, err := rows.next()
+		if err != nil || c == nil {
+			return err
+		}
+		if x.ctx.Err() != nil {
+			return context.Cause(x.ctx)
+		}
+		if err := n.Emit(c); err != nil {
+			return err
+		}
+	}
+}
+
+// pick returns the scan's columns of a chunk of all stored columns.
+func pick(full *types.Chunk, columns []int) *types.Chunk {
+	out := &types.Chunk{Cols: make([]*types.Vector, len(columns)), N: full.N}
+	for i, c := range columns {
+		out.Cols[i] = full.Cols[c]
+	}
+	return out
+}
+
+func (x *oneShot) scanOwn(n *shotNode, v *Version, own map[string][]byte) error {
+	full := types.NewChunk(v.Relation.Types)
+	flush := func() error {
+		if full.N == 0 {
+			return nil
+		}
+		err := n.Emit(pick(full, n.plan.Scan.Columns))
+		full.Reset()
+		return err
+	}
+	add := func(row []byte) error {
+		if err := decodeRow(row, full); err != nil {
+			return err
+		}
+		if full.N >= x.engine.cfg.ChunkRows {
+			return flush()
+		}
+		return nil
+	}
+	for _, w := range v.views {
+		it := w.ScanAll()
+		for it.Next() {
+			if _, mine := own[string(it.Key())]; mine {
+				continue
+			}
+			if err := add(it.Value()); err != nil {
+				it.Close()
+				return err
+			}
+		}
+		err := it.Err()
+		it.Close()
+		if err != nil {
+			return err
+		}
+	}
+	for _, row := range own {
+		if row != nil {
+			if err := add(row); err != nil {
+				return err
+			}
+		}
+	}
+	return flush()
+}
+
+// point reads at most one row by its key.
+func (x *oneShot) point(n *shotNode, v *Version, own map[string][]byte) error {
+	key := make([]types.Datum, len(n.plan.Scan.Point))
+	var enc []byte
+	for i, e := range n.plan.Scan.Point {
+		d, err := expr.EvalConst(e, x.q.Env, x.engine.cfg.Lib)
+		if err != nil {
+			return err
+		}
+		if d.Null {
+			return nil
+		}
+		key[i] = d
+		enc = types.AppendKeyDatum(enc, d, false, false)
+	}
+	row, mine := own[string(enc)]
+	if !mine {
+		var ok bool
+		var err error
+		if row, ok, err = v.Get(v.Relation.KeyGroupOf(key), enc); err != nil || !ok {
+			return err
+		}
+	}
+	if row == nil {
+		return nil
+	}
+	full := types.NewChunk(v.Relation.Types)
+	if err := decodeRow(row, full); err != nil {
+		return err
+	}
+	return n.Emit(pick(full, n.plan.Scan.Columns))
+}
+
+func (x *oneShot) virtual(n *shotNode) error {
+	return x.q.Virtual.Rows(x.ctx, n.plan.Scan.Virtual, n.plan.Scan.Columns, n.Emit)
+}
+
+// source reads all that the source's splits hold now.
+func (x *oneShot) source(n *shotNode) error {
+	src, err := x.engine.openSource(x.ctx, n.plan.Source)
+	if err != nil {
+		return err
+	}
+	defer src.Close() //nolint:errcheck // read only
+	splits, err := src.Splits(x.ctx)
+	if err != nil {
+		return err
+	}
+	c := types.NewChunk(n.plan.Schema.Types())
+	for _, sp := range splits {
+		if err := x.split(n, src, sp, c); err != nil {
+			return err
+		}
+	}
+	if src.Bounded() {
+		for p := n.parent; p != nil && p.op != nil && len(p.plan.Inputs) == 1; p = p.parent {
+			if p.plan.Kind == plan.KindWatermark {
+				return p.EmitWatermark(op.Watermark{Column: p.plan.Watermark.Column, Value: endOfTime})
+			}
+		}
+	}
+	return nil
+}
+
+func (x *oneShot) split(n *shotNode, src connector.Source, sp connector.Split, c *types.Chunk) error {
+	bad := &shotBadRows{}
+	rd, err := src.Open(x.ctx, sp, n.plan.Source.Columns, n.plan.Source.RowID, bad)
+	if err != nil {
+		return err
+	}
+	defer rd.Close() //nolint:errcheck // read only
+	for {
+		c.Reset()
+		st, wait, err := rd.Next(x.ctx, c, x.engine.cfg.ChunkRows)
+		if err != nil {
+			return err
+		}
+		if bad.err != nil {
+			return bad.err
+		}
+		if c.N > 0 {
+			if err := n.Emit(c); err != nil {
+				return err
+			}
+		}
+		switch {
+		case st == connector.End, st == connector.Idle && !src.Bounded():
+			return nil
+		case st == connector.Idle:
+			t := time.NewTimer(wait)
+			select {
+			case <-t.C:
+			case <-x.ctx.Done():
+				t.Stop()
+				return context.Cause(x.ctx)
+			}
+		}
+		if x.ctx.Err() != nil {
+			return context.Cause(x.ctx)
+		}
+	}
+}
+
+// shotBadRows makes a row that cannot be decoded an error of the query.
+type shotBadRows struct{ err error }
+
+// BadRow implements connector.ErrorSink.
+func (s *shotBadRows) BadRow(split, where string, err error, _ []byte) {
+	if s.err == nil {
+		pe := pgerr.From(err)
+		e := *pe
+		s.err = e.WithDetail("%s, %s", split, where)
+	}
+}
+
+// Lookup is the fast path of a prepared point read: the stored row with the given key values, decoded into c.
+func (p *Pinned) Lookup(relation uint64, key []types.Datum, c *types.Chunk) (bool, error) {
+	v := p.Versions[relation]
+	if v == nil {
+		return false, fmt.Errorf("relation %d is not pinned", relation)
+	}
+	var buf [64]byte
+	enc := buf[:0]
+	for _, d := range key {
+		if d.Null {
+			return false, nil
+		}
+		enc = types.AppendKeyDatum(enc, d, false, false)
+	}
+	row, ok, err := v.Get(v.Relation.KeyGroupOf(key), enc)
+	if err != nil || !ok {
+		return false, err
+	}
+	return true, decodeRow(row, c)
+}

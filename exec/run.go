@@ -1,0 +1,487 @@
+package exec
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/streamdb/streamdb/checkpoint"
+	"github.com/streamdb/streamdb/connector"
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/planner/plan"
+	"github.com/streamdb/streamdb/state"
+	"github.com/streamdb/streamdb/storage/changelog"
+)
+
+// barrierStride makes all jobs stop at common epochs while they catch up: without it two views that always jump over each other's
+// epochs would never have published one that a query over both can use.
+const barrierStride = 8
+
+// run is one attempt of a job: its state store, subtasks and driver, from a start to a failure or stop.
+type run struct {
+	job    *Job
+	engine *Engine
+
+	store    *state.Store
+	from     *checkpoint.JobState // nil: from scratch
+	backfill bool
+	readers  []*changelog.Reader // per input
+	pins     *Pinned             // during the backfill
+	done     uint64              // newest epoch processed; owned by the driver
+
+	subtasks []*subtask
+	leaves   []*subtask // those that take control messages
+	sources  []*sourceNode
+
+	stop     chan struct{}
+	stopOnce sync.Once
+	err      error
+	wake     chan struct{}
+	wg       sync.WaitGroup
+	snapshot sync.Mutex // one snapshot at a time
+
+	mu      sync.Mutex
+	reports int
+	sealed  []*state.Sealed
+	cuts    map[string][]byte // source positions of the barrier in flight
+	stats   []checkpoint.SubtaskStats
+	arrived chan struct{} // all subtasks have passed the barrier in flight
+
+	more      atomic.Bool  // a scan has rows left for another round of the backfill
+	leavesRan bool         // constant leaves emit once, in the first round; written between barriers
+	scanned   atomic.Int64 // rows read during the backfill
+	toScan    atomic.Int64
+	errors    errorLog
+}
+
+func (r *run) poke() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// fail ends the run; the first error counts.
+func (r *run) fail(err error) {
+	r.stopOnce.Do(func() {
+		r.err = err
+		close(r.stop)
+		for _, t := range r.subtasks {
+			t.box.close()
+		}
+	})
+}
+
+func (r *run) stopped() bool {
+	select {
+	case <-r.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// execute runs the subtasks and the driver until one fails or the run is stopped. All goroutines have ended when it returns.
+func (r *run) execute() error {
+	live := r.job.hasSources
+	r.job.quietSrc.Store(false)
+	if live {
+		r.engine.clock.setLive(1)
+		defer func() {
+			if !r.job.quietSrc.Load() {
+				r.engine.clock.setLive(-1)
+			}
+		}()
+	}
+	if r.backfill && len(r.job.inputs) > 0 {
+		r.job.status.Store(int32(JobBackfilling))
+	} else {
+		r.running()
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	go func() { // ends with the run: stop is always closed before execute returns
+		<-r.stop
+		cancel(errStopped)
+	}()
+	for _, t := range r.subtasks {
+		r.goRun("subtask "+t.name, t.loop)
+	}
+	for _, s := range r.sources {
+		r.goRun("splits of "+s.node.Source.Name, func() error { return s.discover(ctx, r) })
+	}
+	r.goRun("driver", func() error { return r.drive(ctx) })
+	r.wg.Wait()
+	r.fail(errStopped)
+	r.snapshot.Lock() // wait for a snapshot in flight
+	defer r.snapshot.Unlock()
+	if r.pins != nil {
+		r.pins.Release()
+	}
+	for _, t := range r.subtasks {
+		t.close()
+	}
+	for _, s := range r.sources {
+		s.close()
+	}
+	return r.err
+}
+
+func (r *run) running() {
+	if r.job.isPaused() {
+		r.job.status.Store(int32(JobPaused))
+	} else {
+		r.job.status.Store(int32(JobRunning))
+	}
+}
+
+func (r *run) goRun(name string, f func() error) {
+	r.wg.Add(1)
+	go func() {
+		defer r.wg.Done()
+		defer func() {
+			if p := recover(); p != nil {
+				r.fail(pgerr.Newf(pgerr.InternalError, "%s: panic: %v", name, p).WithDetail("%s", debug.Stack()))
+			}
+		}()
+		if err := f(); err != nil && err != error(errStopped) {
+			r.fail(fmt.Errorf("%s: %w", name, err))
+		}
+	}()
+}
+
+// drive injects one barrier after the other and publishes what each one closed.
+func (r *run) drive(ctx context.Context) error {
+	if r.backfill {
+		if err := r.first(ctx); err != nil {
+			return err
+		}
+	} else if err := r.engine.cfg.Failpoints.Hit("exec/after-restore"); err != nil {
+		return err
+	}
+	for {
+		b, firstChange, ok, err := r.next()
+		if err != nil {
+			return err
+		}
+		if ok {
+			if err := r.advance(b, firstChange); err != nil {
+				return err
+			}
+			continue
+		}
+		select {
+		case <-r.wake:
+		case <-r.stop:
+			return errStopped
+		}
+	}
+}
+
+// first reads what the inputs hold: one barrier at the epoch that all of them have.
+func (r *run) first(ctx context.Context) error {
+	pins, err := r.engine.Pin(ctx, r.job.inputs, 0)
+	if err != nil {
+		return err
+	}
+	r.pins = pins
+	for _, v := range pins.Versions {
+		r.toScan.Add(v.Rows)
+	}
+	for {
+		r.more.Store(false)
+		b := checkpoint.Barrier{Epoch: pins.Epoch, Triggered: time.Now()}
+		if r.store.NeedsFlush() {
+			b.Checkpoint = flushOnly
+		}
+		if err := r.pass(b); err != nil {
+			return err
+		}
+		r.leavesRan = true
+		if !r.more.Load() {
+			break
+		}
+	}
+	r.publish(checkpoint.Barrier{Epoch: pins.Epoch}, pins.Epoch)
+	r.pins.Release()
+	r.pins, r.backfill = nil, false
+	r.running()
+	r.job.mu.Lock()
+	select {
+	case <-r.job.caughtUp:
+	default:
+		close(r.job.caughtUp)
+	}
+	r.job.mu.Unlock()
+	r.engine.progress.notify()
+	return nil
+}
+
+// next decides the next barrier. firstChange is the first epoch whose rows it closes.
+func (r *run) next() (b checkpoint.Barrier, firstChange uint64, ok bool, err error) {
+	for _, rd := range r.readers {
+		if rd.Detached() {
+			r.job.mu.Lock()
+			r.job.completed = nil
+			r.job.mu.Unlock()
+			return b, 0, false, pgerr.Newf(pgerr.ConfigurationLimitExceeded, "the view fell behind the change log it reads: it is filled again from the current content").
+				WithHint("Raise change_log_limit if this happens often.")
+		}
+	}
+	live := r.job.hasSources && !r.job.quietSrc.Load()
+	limit := r.engine.clock.closed.Load()
+	for _, in := range r.job.inputs {
+		limit = min(limit, in.Closed())
+	}
+	cp, hasCP := r.engine.clock.checkpointIn(r.done, limit)
+	if r.job.isPaused() {
+		if cp, hasCP = r.engine.clock.checkpointIn(r.done, r.engine.clock.closed.Load()); hasCP && r.isWanted(cp.id) {
+			return checkpoint.Barrier{Epoch: r.done, Checkpoint: cp.id, Kind: checkpoint.KindCheckpoint, Triggered: cp.at}, r.done, true, nil
+		}
+		return b, 0, false, nil
+	}
+	if limit <= r.done {
+		return b, 0, false, nil
+	}
+	first, has := limit, live
+	for _, in := range r.job.inputs {
+		if f, ok := in.Log.FirstAfter(r.done, limit); ok {
+			first, has = min(first, f), true
+		}
+	}
+	if live {
+		first = r.done + 1
+	}
+	if !has && !hasCP {
+		return b, 0, false, nil
+	}
+	target := limit
+	if has {
+		target = min(target, (first+barrierStride-1)/barrierStride*barrierStride)
+	}
+	b = checkpoint.Barrier{Epoch: target, Triggered: time.Now()}
+	if hasCP && (cp.epoch <= target || !has) {
+		b = checkpoint.Barrier{Epoch: cp.epoch, Checkpoint: cp.id, Kind: checkpoint.KindCheckpoint, Triggered: cp.at}
+	}
+	return b, min(first, b.Epoch), true, nil
+}
+
+func (r *run) isWanted(id uint64) bool {
+	r.job.mu.Lock()
+	defer r.job.mu.Unlock()
+	return r.job.wanted[id]
+}
+
+// advance takes the job through one barrier and publishes the epoch.
+func (r *run) advance(b checkpoint.Barrier, firstChange uint64) error {
+	if b.Checkpoint != 0 && r.unchanged(b) {
+		r.done = b.Epoch
+		r.job.acknowledge(&checkpoint.JobState{Job: r.job.Spec.ID, Name: r.job.Spec.Name, Checkpoint: b.Checkpoint, Epoch: b.Epoch, Unchanged: true,
+			Parallelism: r.job.Spec.Parallelism})
+		return nil
+	}
+	ended := r.sourcesEnded()
+	if b.Checkpoint == 0 && r.store.NeedsFlush() {
+		b.Checkpoint = flushOnly
+	}
+	if err := r.pass(b); err != nil {
+		return err
+	}
+	r.publish(b, firstChange)
+	if b.Checkpoint != 0 && b.Checkpoint != flushOnly {
+		r.cut(b)
+	}
+	if ended && r.job.quietSrc.CompareAndSwap(false, true) {
+		// All rows of the sources were before this barrier: from now on the job advances with its inputs alone.
+		r.engine.clock.setLive(-1)
+		r.engine.progress.notify()
+	}
+	return nil
+}
+
+// flushOnly is the checkpoint id of barriers that move state to disk without a checkpoint, when memory runs short.
+const flushOnly = math.MaxUint64
+
+// pass sends a barrier through the job and waits until every subtask has passed it.
+func (r *run) pass(b checkpoint.Barrier) error {
+	arrived := make(chan struct{})
+	r.mu.Lock()
+	r.reports, r.sealed, r.stats, r.cuts, r.arrived = 0, nil, nil, map[string][]byte{}, arrived
+	r.mu.Unlock()
+	for _, t := range r.leaves {
+		if !t.box.send(0, message{kind: msgBarrier, barrier: b}) {
+			return errStopped
+		}
+	}
+	select {
+	case <-arrived:
+	case <-r.stop:
+		return errStopped
+	}
+	if b.Checkpoint == flushOnly {
+		return r.flush()
+	}
+	return nil
+}
+
+// publish makes what a barrier closed visible to readers and to the jobs that read from this one.
+func (r *run) publish(b checkpoint.Barrier, firstChange uint64) {
+	if rel := r.job.rel; rel != nil {
+		if b.Epoch > r.done || !rel.hasVersion() {
+			views := make([]*state.View, 0, 1)
+			for _, t := range r.subtasks {
+				if t.sink != nil {
+					views = append(views, t.sink.takeView())
+				}
+			}
+			rel.publish(b.Epoch, max(firstChange, 1)-1, views)
+		}
+		r.job.published.Store(b.Epoch)
+		rel.Log.Close(b.Epoch)
+	} else {
+		r.job.published.Store(b.Epoch)
+	}
+	r.done = b.Epoch
+	r.engine.progress.notify()
+}
+
+// sourcesEnded reports that all splits of all sources have ended.
+func (r *run) sourcesEnded() bool {
+	if !r.job.hasSources || r.job.quietSrc.Load() {
+		return false
+	}
+	for _, s := range r.sources {
+		if !s.finished() {
+			return false
+		}
+	}
+	return true
+}
+
+// unchanged reports that the last completed checkpoint still describes the job, so that nothing needs to be written.
+func (r *run) unchanged(b checkpoint.Barrier) bool {
+	if r.job.hasSources && !r.job.quietSrc.Load() {
+		return false
+	}
+	for _, in := range r.job.inputs {
+		if _, ok := in.Log.FirstAfter(r.done, b.Epoch); ok {
+			return false
+		}
+	}
+	r.job.mu.Lock()
+	defer r.job.mu.Unlock()
+	return r.job.completed != nil && r.job.lastSnap == r.job.completed.Checkpoint && !r.store.Dirty() && !r.errors.dirty()
+}
+
+// report is called by each subtask when it has passed a barrier.
+func (r *run) report(sealed *state.Sealed, cuts map[string][]byte, stats checkpoint.SubtaskStats) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reports++
+	if sealed != nil {
+		r.sealed = append(r.sealed, sealed)
+		r.stats = append(r.stats, stats)
+	}
+	for k, v := range cuts {
+		r.cuts[k] = v
+	}
+	if r.reports == len(r.subtasks) {
+		close(r.arrived)
+	}
+}
+
+// cut writes what the barrier sealed, in the background, and acknowledges the checkpoint.
+func (r *run) cut(b checkpoint.Barrier) {
+	r.mu.Lock()
+	sealed, stats := r.sealed, r.stats
+	pos := make(map[string][]byte, len(r.cuts))
+	for k, v := range r.cuts {
+		pos[k] = v
+	}
+	r.mu.Unlock()
+	errs, err := json.Marshal(r.errors.snapshot())
+	if err != nil {
+		r.fail(err)
+		return
+	}
+	r.snapshot.Lock()
+	r.wg.Add(1)
+	go func() {
+		defer r.wg.Done()
+		defer r.snapshot.Unlock()
+		began := time.Now()
+		snap, err := r.store.Snapshot(context.Background(), b.Checkpoint, sealed)
+		if err != nil {
+			r.job.decline(b.Checkpoint, err)
+			// What was sealed may be lost to later snapshots: start again from the last complete one.
+			r.fail(fmt.Errorf("checkpoint %d: %w", b.Checkpoint, err))
+			return
+		}
+		for i := range stats {
+			stats[i].Async = time.Since(began)
+			stats[i].Acknowledged = time.Now()
+		}
+		if len(stats) > 0 {
+			stats[0].Bytes, stats[0].FullBytes = snap.NewBytes, snap.FullSize
+		}
+		r.job.mu.Lock()
+		r.job.lastSnap = b.Checkpoint
+		r.job.mu.Unlock()
+		r.job.acknowledge(&checkpoint.JobState{
+			Job: r.job.Spec.ID, Name: r.job.Spec.Name, Checkpoint: b.Checkpoint, Epoch: b.Epoch, State: snap, Positions: pos,
+			Operators: map[string][]byte{operatorErrors: errs}, Parallelism: r.job.Spec.Parallelism, Subtasks: stats,
+		})
+	}()
+}
+
+// operatorErrors is the key of the job's rows of the errors relation in JobState.Operators.
+const operatorErrors = "errors"
+
+// flush moves the overlay to disk.
+func (r *run) flush() error {
+	r.mu.Lock()
+	sealed := r.sealed
+	r.mu.Unlock()
+	r.snapshot.Lock()
+	defer r.snapshot.Unlock()
+	if err := r.store.Flush(context.Background(), sealed); err != nil {
+		return fmt.Errorf("flush state: %w", err)
+	}
+	return nil
+}
+
+// Progress reports a backfill: rows read and rows to read.
+func (j *Job) Progress() (read, total int64) {
+	j.mu.Lock()
+	r := j.run
+	j.mu.Unlock()
+	if r == nil {
+		return 0, 0
+	}
+	return r.scanned.Load(), r.toScan.Load()
+}
+
+// Metrics of a job's state.
+func (j *Job) Metrics() state.Metrics {
+	j.mu.Lock()
+	r := j.run
+	j.mu.Unlock()
+	if r == nil {
+		return state.Metrics{}
+	}
+	return r.store.Metrics()
+}
+
+// sourceNode is one source of the plan: its connector, and where every split stands.
+type sourceNode struct {
+	node   *plan.Node
+	source connector.Source
+	subs   []*sourceLeaf // per subtask
+	taken  map[string]bool
+	mu     sync.Mutex
+	final  bool // no further splits will come
+}

@@ -1,0 +1,177 @@
+package exec
+
+import (
+	"github.com/streamdb/streamdb/checkpoint"
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/planner/plan"
+	"github.com/streamdb/streamdb/state"
+	"github.com/streamdb/streamdb/types"
+)
+
+// backfillRound is how many rows a scan reads of a version before the job may flush its state to disk.
+const backfillRound = 1 << 20
+
+// scanLeaf feeds a relation into a job: its version during the backfill, then its change log epoch by epoch.
+type scanLeaf struct {
+	node    *node
+	rel     *Relation
+	task    *subtask
+	share   int // this subtask takes chunks i with i % of == share
+	of      int
+	done    uint64
+	columns []int
+	chunk   types.Chunk // columns picked from a log's chunk
+	rows    *versionScan
+}
+
+func (t *subtask) addScan(n *node, parallelism int) error {
+	rel, ok := t.run.engine.Relation(n.plan.Scan.Relation)
+	if !ok {
+		return pgerr.Newf(pgerr.UndefinedTable, "relation %q does not exist", n.plan.Scan.Name)
+	}
+	s := &scanLeaf{node: n, rel: rel, task: t, share: t.index, of: parallelism, columns: n.plan.Scan.Columns, done: t.run.done}
+	s.chunk.Cols = make([]*types.Vector, len(s.columns))
+	t.scans = append(t.scans, s)
+	return nil
+}
+
+func (s *scanLeaf) feed(b checkpoint.Barrier) error {
+	r := s.task.run
+	if r.backfill {
+		return s.fill(b)
+	}
+	entries, ok := s.rel.Log.Range(s.done, b.Epoch)
+	if !ok {
+		return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "change log of %q no longer holds epoch %d", s.rel.Name, s.done+1)
+	}
+	k := 0
+	for i := range entries {
+		for _, c := range entries[i].Chunks {
+			k++
+			if (k-1)%s.of != s.share {
+				continue
+			}
+			for j, col := range s.columns {
+				s.chunk.Cols[j] = c.Cols[col]
+			}
+			s.chunk.N, s.chunk.Sel, s.chunk.Weights = c.N, c.Sel, c.Weights
+			if err := s.node.Emit(&s.chunk); err != nil {
+				return err
+			}
+		}
+	}
+	s.done = max(s.done, b.Epoch)
+	return nil
+}
+
+// fill reads the next round of the pinned version.
+func (s *scanLeaf) fill(b checkpoint.Barrier) error {
+	r := s.task.run
+	if s.rows == nil {
+		s.rows = newVersionScan(r.pins.Versions[s.rel.ID], s.columns, s.share, s.of, r.engine.cfg.ChunkRows)
+	}
+	for n := 0; n < backfillRound; {
+		c, err := s.rows.next()
+		if err != nil {
+			return err
+		}
+		if c == nil {
+			s.rows.close()
+			s.rows.v = nil
+			s.done = b.Epoch
+			return nil
+		}
+		if err := s.node.Emit(c); err != nil {
+			return err
+		}
+		n += c.N
+		r.scanned.Add(int64(c.N))
+		if r.stopped() {
+			return errStopped
+		}
+		if r.store.NeedsFlush() {
+			break
+		}
+	}
+	r.more.Store(true)
+	return nil
+}
+
+// versionScan reads the rows of a version in chunks.
+type versionScan struct {
+	v       *Version
+	columns []int
+	share   int
+	of      int
+	rows    int
+	view    int
+	it      *state.Iter
+	full    *types.Chunk // all stored columns, decoded
+	out     types.Chunk  // the picked ones
+}
+
+func newVersionScan(v *Version, columns []int, share, of, rows int) *versionScan {
+	s := &versionScan{v: v, columns: columns, share: share, of: of, rows: rows, view: -1}
+	if v != nil {
+		s.full = types.NewChunk(v.Relation.Types)
+		s.out.Cols = make([]*types.Vector, len(columns))
+		for i, c := range columns {
+			s.out.Cols[i] = s.full.Cols[c]
+		}
+	}
+	return s
+}
+
+// next returns the next chunk, lent until the following call, nil at the end.
+func (s *versionScan) next() (*types.Chunk, error) {
+	if s.v == nil {
+		return nil, nil
+	}
+	s.full.Reset()
+	for {
+		if s.it == nil {
+			s.view++
+			for s.view < len(s.v.views) && len(s.v.views) > 1 && s.view%s.of != s.share {
+				s.view++
+			}
+			if s.view >= len(s.v.views) || (len(s.v.views) == 1 && s.share != 0) {
+				break
+			}
+			s.it = s.v.views[s.view].ScanAll()
+		}
+		for s.full.N < s.rows && s.it.Next() {
+			if err := decodeRow(s.it.Value(), s.full); err != nil {
+				return nil, err
+			}
+		}
+		if s.full.N == s.rows {
+			break
+		}
+		err := s.it.Err()
+		s.it.Close()
+		s.it = nil
+		if err != nil {
+			return nil, err
+		}
+	}
+	if s.full.N == 0 {
+		return nil, nil
+	}
+	s.out.N = s.full.N
+	return &s.out, nil
+}
+
+func decodeRow(b []byte, c *types.Chunk) error {
+	if _, err := types.DecodeRow(b, c.Cols); err != nil {
+		return err
+	}
+	c.PushWeight(1)
+	return nil
+}
+
+func (s *versionScan) close() {
+	if s.it != nil {
+		s.it.Close()
+		s.it = nil
+	}
+}

@@ -1,0 +1,319 @@
+package exec
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/streamdb/streamdb/connector"
+	"github.com/streamdb/streamdb/exec/op"
+	"github.com/streamdb/streamdb/planner/plan"
+	"github.com/streamdb/streamdb/types"
+)
+
+// discoverInterval is how often a source is asked for new splits.
+const discoverInterval = time.Second
+
+// splitAssignment gives splits to a source leaf. final: the source will never have more.
+type splitAssignment struct {
+	operator uint32
+	splits   []connector.Split
+	final    bool
+}
+
+// sourceLeaf reads the splits of one source that were assigned to one subtask.
+type sourceLeaf struct {
+	node    *node
+	task    *subtask
+	source  *sourceNode
+	readers []*splitReader
+	next    int
+	chunk   *types.Chunk
+	ended   map[string][]byte // positions of splits that are done
+	final   bool
+	endSeen bool        // all splits have ended
+	passed  atomic.Bool // and a barrier has been passed since
+}
+
+type splitReader struct {
+	id     string
+	reader connector.Reader
+	wakeAt time.Time // idle until then
+}
+
+func (t *subtask) addSource(n *node, parallelism int) error {
+	r := t.run
+	var sn *sourceNode
+	for _, s := range r.sources {
+		if s.node.ID == n.plan.ID {
+			sn = s
+		}
+	}
+	if sn == nil {
+		src, err := r.engine.openSource(context.Background(), n.plan.Source)
+		if err != nil {
+			return err
+		}
+		sn = &sourceNode{node: n.plan, source: src, taken: map[string]bool{}}
+		r.sources = append(r.sources, sn)
+	}
+	ts := n.plan.Schema.Types()
+	l := &sourceLeaf{node: n, task: t, source: sn, chunk: types.NewChunk(ts), ended: map[string][]byte{}}
+	sn.subs = append(sn.subs, l)
+	t.sources = append(t.sources, l)
+	t.idle = true
+	return nil
+}
+
+func (e *Engine) openSource(ctx context.Context, s *plan.Source) (connector.Source, error) {
+	c, err := e.cfg.Connectors.Lookup(s.Connector)
+	if err != nil {
+		return nil, err
+	}
+	return c.Source(ctx, &connector.SourceConfig{
+		Name: s.Name, Options: s.Options, Format: s.Format, Encode: s.Encode, EncodeOptions: s.EncodeOptions, Columns: s.Declared,
+	})
+}
+
+// discover assigns splits to subtasks: those restored at once, others as they appear. Which subtask gets a split depends on its id alone.
+func (s *sourceNode) discover(ctx context.Context, r *run) error {
+	prefix := fmt.Sprintf("%d/", s.node.ID)
+	positions := map[string][]byte{}
+	if r.from != nil {
+		for k, v := range r.from.Positions {
+			if id, ok := strings.CutPrefix(k, prefix); ok {
+				positions[id] = v
+			}
+		}
+	}
+	tick := time.NewTicker(discoverInterval)
+	defer tick.Stop()
+	failures := 0
+	for first := true; ; first = false {
+		splits, err := s.source.Splits(ctx)
+		if err != nil {
+			if failures++; failures > maxDiscoverFailures {
+				return err
+			}
+		} else {
+			failures = 0
+			bounded := s.source.Bounded()
+			batches := make([]splitAssignment, len(s.subs))
+			fresh := false
+			for _, sp := range splits {
+				if s.taken[sp.ID] {
+					continue
+				}
+				s.taken[sp.ID] = true
+				fresh = true
+				if p, ok := positions[sp.ID]; ok {
+					sp.Position = p
+				}
+				h := fnv.New32a()
+				h.Write([]byte(sp.ID)) //nolint:errcheck // never fails
+				i := int(h.Sum32() % uint32(len(s.subs)))
+				batches[i].splits = append(batches[i].splits, sp)
+			}
+			if fresh || (first && bounded) {
+				for i, l := range s.subs {
+					batches[i].operator, batches[i].final = s.node.ID, bounded
+					if !l.task.box.send(0, message{kind: msgSplits, splits: batches[i : i+1]}) {
+						return errStopped
+					}
+				}
+			}
+			if bounded {
+				return nil
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-r.stop:
+			return errStopped
+		}
+	}
+}
+
+// maxDiscoverFailures is how many times in a row a source may fail to list its splits before the job fails.
+const maxDiscoverFailures = 10
+
+// finished reports that every split of every subtask has ended and no new ones will come.
+func (s *sourceNode) finished() bool {
+	for _, l := range s.subs {
+		if !l.passed.Load() {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *sourceNode) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.final {
+		s.final = true
+		_ = s.source.Close() // readers are closed already, nothing is written
+	}
+}
+
+func (t *subtask) assign(as []splitAssignment) error {
+	for _, a := range as {
+		for _, l := range t.sources {
+			if l.node.plan.ID != a.operator {
+				continue
+			}
+			for _, sp := range a.splits {
+				rd, err := l.source.source.Open(context.Background(), sp, l.node.plan.Source.Columns, l.node.plan.Source.RowID, l)
+				if err != nil {
+					return fmt.Errorf("open split %s: %w", sp.ID, err)
+				}
+				l.readers = append(l.readers, &splitReader{id: sp.ID, reader: rd})
+				t.idle = false
+			}
+			l.final = a.final
+			l.checkEnd()
+		}
+	}
+	return nil
+}
+
+// sourceReady reports whether a split may have rows now; when all are idle it arranges to be woken.
+func (t *subtask) sourceReady() bool {
+	if len(t.sources) == 0 {
+		return false
+	}
+	var wake time.Time
+	now := time.Time{}
+	for _, l := range t.sources {
+		if l.task.run.job.isPaused() {
+			return false
+		}
+		for _, s := range l.readers {
+			if s.wakeAt.IsZero() {
+				return true
+			}
+			if now.IsZero() {
+				now = time.Now()
+			}
+			if !s.wakeAt.After(now) {
+				return true
+			}
+			if wake.IsZero() || s.wakeAt.Before(wake) {
+				wake = s.wakeAt
+			}
+		}
+	}
+	if !wake.IsZero() {
+		t.box.pokeAfter(wake.Sub(now))
+	}
+	return false
+}
+
+// pumpSources reads one chunk of one split per source.
+func (t *subtask) pumpSources() error {
+	for _, l := range t.sources {
+		if err := l.pump(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *sourceLeaf) pump() error {
+	r := l.task.run
+	for range len(l.readers) {
+		l.next = (l.next + 1) % len(l.readers)
+		s := l.readers[l.next]
+		if !s.wakeAt.IsZero() && s.wakeAt.After(time.Now()) {
+			continue
+		}
+		s.wakeAt = time.Time{}
+		l.chunk.Reset()
+		st, wait, err := s.reader.Next(context.Background(), l.chunk, r.engine.cfg.ChunkRows)
+		if err != nil {
+			return fmt.Errorf("read split %s: %w", s.id, err)
+		}
+		if l.chunk.N > 0 {
+			r.job.sourceRows.Add(int64(l.chunk.N))
+			if err := l.node.Emit(l.chunk); err != nil {
+				return err
+			}
+		}
+		switch st {
+		case connector.Idle:
+			s.wakeAt = time.Now().Add(max(wait, time.Millisecond))
+		case connector.End:
+			l.ended[s.id] = append([]byte(nil), s.reader.Position()...)
+			if err := s.reader.Close(); err != nil {
+				return err
+			}
+			l.readers = append(l.readers[:l.next], l.readers[l.next+1:]...)
+			l.next = 0
+			l.checkEnd()
+			return nil
+		}
+		if l.chunk.N > 0 {
+			return nil
+		}
+	}
+	return nil
+}
+
+// checkEnd notes when the last split has ended.
+func (l *sourceLeaf) checkEnd() {
+	if !l.final || len(l.readers) > 0 || l.endSeen {
+		return
+	}
+	l.endSeen = true
+}
+
+// passEnd is called before each barrier: after the end of all splits it emits the last watermark once, so that all windows close.
+func (l *sourceLeaf) passEnd() error {
+	if !l.endSeen || l.passed.Load() {
+		return nil
+	}
+	l.passed.Store(true)
+	for n := l.node.parent; n != nil && len(n.plan.Inputs) == 1; n = n.parent {
+		if n.plan.Kind == plan.KindWatermark {
+			return n.EmitWatermark(op.Watermark{Column: n.plan.Watermark.Column, Value: endOfTime})
+		}
+	}
+	return nil
+}
+
+// endOfTime is the watermark after the last row of a source that has ended.
+const endOfTime = math.MaxInt64 - 1
+
+// positions returns where every split of the subtask stands, by "operator/split".
+func (t *subtask) positions() map[string][]byte {
+	if len(t.sources) == 0 {
+		return nil
+	}
+	out := map[string][]byte{}
+	for _, l := range t.sources {
+		prefix := fmt.Sprintf("%d/", l.node.plan.ID)
+		for id, p := range l.ended {
+			out[prefix+id] = p
+		}
+		for _, s := range l.readers {
+			out[prefix+s.id] = append([]byte(nil), s.reader.Position()...)
+		}
+	}
+	return out
+}
+
+func (l *sourceLeaf) close() {
+	for _, s := range l.readers {
+		_ = s.reader.Close() // reading side: nothing is lost
+	}
+	l.readers = nil
+}
+
+// BadRow implements connector.ErrorSink: the raw row goes to the errors relation.
+func (l *sourceLeaf) BadRow(split, where string, err error, raw []byte) {
+	l.task.run.errors.raw(l.node.plan, split, where, err, raw)
+}

@@ -1,0 +1,619 @@
+package exec
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/streamdb/streamdb/checkpoint"
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/state"
+	"github.com/streamdb/streamdb/types"
+)
+
+// Change is one row of a transaction: Old nil inserts, New nil deletes. Rows are encoded by types.AppendRow, Key by the table's key columns.
+type Change struct {
+	Key, Old, New []byte
+}
+
+// TableWrite is what a transaction does to one table.
+type TableWrite struct {
+	Table   *Relation
+	Changes []Change
+	// Constraint is the name reported when a key exists already.
+	Constraint string
+}
+
+// Table is the runtime of a base table. Everything but its relation belongs to the clock's goroutine.
+type Table struct {
+	rel  *Relation
+	part *state.Part
+}
+
+func (t *Table) view() []*state.View { return []*state.View{t.part.View()} }
+
+// tables is the engine of all base tables: one state store, one participant in checkpoints.
+type tables struct {
+	engine *Engine
+	store  *state.Store
+	byID   map[uint64]*Table // owned by the clock's goroutine
+
+	mu       sync.Mutex
+	done     map[uint64]*checkpoint.JobState // cut, not yet asked for by Trigger
+	wanted   map[uint64]bool                 // triggered, not yet cut
+	epochs   map[uint64]uint64               // epoch of each checkpoint in flight
+	walMarks []walMark
+	// A snapshot without new bytes is unchanged only if the one before it was completed: lastSnap and completed tell.
+	lastSnap, completed uint64
+	unchanged           map[uint64]bool
+	snapshot            sync.WaitGroup
+	pending             chan struct{} // one snapshot at a time
+}
+
+// walMark says that records up to lsn belong to epochs up to epoch.
+type walMark struct{ epoch, lsn uint64 }
+
+type commitReq struct {
+	writes []TableWrite
+	reply  chan commitReply
+}
+
+type commitReply struct {
+	epoch uint64
+	err   error
+}
+
+// CreateTable opens the table's state and publishes what it holds. Key columns must be in the schema.
+func (e *Engine) CreateTable(ctx context.Context, id uint64, name string, schema types.Schema, key []int) (*Relation, error) {
+	r := e.newRelation(id, name, schema, key, false, e.clock.closed.Load())
+	var err error
+	create := func() {
+		var p *state.Part
+		p, err = e.tables.store.Part(uint32(id), 0, state.Range{From: 0, To: uint16(e.cfg.MaxPar)}, state.Ordered)
+		if err != nil {
+			return
+		}
+		t := &Table{rel: r, part: p}
+		e.tables.byID[id] = t
+		r.publish(e.clock.closed.Load(), e.clock.closed.Load(), t.view())
+	}
+	if e.acker == nil { // before Start nobody else is there
+		create()
+	} else if cerr := e.clock.call(ctx, create); cerr != nil {
+		return nil, cerr
+	}
+	if err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	e.rels[id] = r
+	e.mu.Unlock()
+	return r, nil
+}
+
+// DropTable forgets the table; its rows go with the next snapshots.
+func (e *Engine) DropTable(ctx context.Context, id uint64) error {
+	err := e.clock.call(ctx, func() {
+		if t := e.tables.byID[id]; t != nil {
+			delete(e.tables.byID, id)
+			t.clear()
+		}
+	})
+	e.forget(id)
+	return err
+}
+
+func (t *Table) clear() {
+	it := t.part.ScanAll()
+	var keys [][]byte
+	for it.Next() {
+		keys = append(keys, append([]byte(nil), it.Key()...))
+	}
+	it.Close()
+	for _, k := range keys {
+		t.part.Delete(0, k)
+	}
+}
+
+func (e *Engine) forget(id uint64) {
+	e.mu.Lock()
+	r := e.rels[id]
+	delete(e.rels, id)
+	e.mu.Unlock()
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	old := r.versions
+	r.versions = nil
+	r.mu.Unlock()
+	for _, v := range old {
+		v.Release()
+	}
+	e.progress.notify()
+}
+
+// LastKey returns the largest key of a table in its version, for row numbers that continue after a restart.
+func (r *Relation) LastKey() (key []byte, ok bool, err error) {
+	v := r.Latest()
+	if v == nil {
+		return nil, false, nil
+	}
+	defer v.Release()
+	it := v.views[0].ScanFrom(0, nil, nil, true)
+	defer it.Close()
+	if it.Next() {
+		return append([]byte(nil), it.Key()...), true, nil
+	}
+	return nil, false, it.Err()
+}
+
+// Commit makes a transaction durable and visible and returns its epoch. It fails with 40001 when a row that the transaction read and
+// replaces has changed meanwhile, and with 23505 when an inserted key exists; then nothing of it happened.
+func (e *Engine) Commit(ctx context.Context, writes []TableWrite) (uint64, error) {
+	req := &commitReq{writes: writes, reply: make(chan commitReply, 1)}
+	select {
+	case e.clock.txns <- req:
+	case <-e.clock.quit:
+		return 0, errClosed
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+	// Once queued the outcome is not ours to cancel: wait for it, so that an answer is always the truth.
+	select {
+	case r := <-req.reply:
+		return r.epoch, r.err
+	case <-e.clock.quit:
+		select {
+		case r := <-req.reply:
+			return r.epoch, r.err
+		default:
+			return 0, errClosed
+		}
+	}
+}
+
+// commit handles one transaction and all that wait behind it: resolve each, log them with one fsync, then publish one epoch. Runs on the owner.
+func (c *clock) commit(first *commitReq) {
+	batch := []*commitReq{first}
+	for len(batch) < maxCommitBatch {
+		select {
+		case t := <-c.txns:
+			batch = append(batch, t)
+			continue
+		default:
+		}
+		break
+	}
+	tb := c.engine.tables
+	epoch := c.closed.Load() + 1
+	var good []*commitReq
+	var undo []undoStep
+	rec := make([]byte, 0, 1024)
+	var lsn uint64
+	for _, t := range batch {
+		mark := len(undo)
+		var err error
+		if undo, err = tb.apply(t.writes, undo); err == nil && c.engine.cfg.WAL != nil {
+			rec = appendRecord(rec[:0], epoch, t.writes)
+			lsn = c.engine.cfg.WAL.Append(rec)
+		}
+		if err != nil {
+			tb.rollback(undo[mark:])
+			undo = undo[:mark]
+			t.reply <- commitReply{err: err}
+			continue
+		}
+		good = append(good, t)
+	}
+	if len(good) == 0 {
+		return
+	}
+	if c.engine.cfg.WAL != nil {
+		if err := c.engine.cfg.WAL.Sync(); err != nil {
+			tb.rollback(undo)
+			for _, t := range good {
+				t.reply <- commitReply{err: err}
+			}
+			return
+		}
+		tb.mark(epoch, lsn)
+	}
+	changed := tb.record(epoch, good)
+	c.close(changed)
+	for _, t := range good {
+		t.reply <- commitReply{epoch: epoch}
+	}
+	c.engine.wakeSources()
+}
+
+type undoStep struct {
+	part *state.Part
+	key  []byte
+	old  []byte // nil: the key was absent
+}
+
+func (tb *tables) rollback(steps []undoStep) {
+	for i := len(steps) - 1; i >= 0; i-- {
+		s := &steps[i]
+		if s.old == nil {
+			s.part.Delete(0, s.key)
+		} else {
+			s.part.Put(0, s.key, s.old)
+		}
+	}
+}
+
+func (tb *tables) apply(writes []TableWrite, undo []undoStep) ([]undoStep, error) {
+	for i := range writes {
+		w := &writes[i]
+		t := tb.byID[w.Table.ID]
+		if t == nil {
+			return undo, pgerr.Newf(pgerr.UndefinedTable, "relation %q does not exist", w.Table.Name)
+		}
+		for j := range w.Changes {
+			ch := &w.Changes[j]
+			cur, ok, err := t.part.Get(0, ch.Key)
+			if err != nil {
+				return undo, err
+			}
+			switch {
+			case ch.Old == nil && ok:
+				return undo, w.duplicate(ch.New)
+			case ch.Old != nil && (!ok || string(cur) != string(ch.Old)):
+				return undo, pgerr.Newf(pgerr.SerializationFailure, "could not serialize access due to concurrent update").
+					WithHint("The transaction might succeed if retried.")
+			}
+			step := undoStep{part: t.part, key: ch.Key}
+			if ok {
+				step.old = append([]byte{}, cur...)
+			}
+			undo = append(undo, step)
+			if ch.New == nil {
+				t.part.Delete(0, ch.Key)
+			} else {
+				t.part.Put(0, ch.Key, ch.New)
+			}
+		}
+	}
+	return undo, nil
+}
+
+func (w *TableWrite) duplicate(row []byte) error {
+	err := pgerr.Newf(pgerr.UniqueViolation, "duplicate key value violates unique constraint %q", w.Constraint)
+	err.Table, err.Constraint = w.Table.Name, w.Constraint
+	c := types.NewChunk(w.Table.Types)
+	if _, derr := types.DecodeRow(row, c.Cols); derr != nil {
+		return err
+	}
+	names, vals := "", ""
+	for i, k := range w.Table.Key {
+		if i > 0 {
+			names, vals = names+", ", vals+", "
+		}
+		names += w.Table.Schema[k].Name
+		vals += string(types.AppendText(nil, types.DefaultFormat(), c.Cols[k], 0))
+	}
+	return err.WithDetail("Key (%s)=(%s) already exists.", names, vals)
+}
+
+// record appends the batch to the change logs and returns the tables that changed.
+func (tb *tables) record(epoch uint64, good []*commitReq) []*Table {
+	var changed []*Table
+	seen := map[uint64]*types.Chunk{}
+	for _, t := range good {
+		for i := range t.writes {
+			w := &t.writes[i]
+			if len(w.Changes) == 0 {
+				continue
+			}
+			tab := tb.byID[w.Table.ID]
+			c, known := seen[w.Table.ID]
+			if !known {
+				changed = append(changed, tab)
+				c = types.NewChunk(tab.rel.Types)
+			}
+			if tab.rel.Log.HasReaders() {
+				c = tab.log(epoch, c, w.Changes)
+			}
+			seen[w.Table.ID] = c
+		}
+	}
+	for _, tab := range changed {
+		if c := seen[tab.rel.ID]; c.N > 0 {
+			tab.rel.Log.Append(epoch, c)
+		}
+	}
+	return changed
+}
+
+func (t *Table) log(epoch uint64, c *types.Chunk, changes []Change) *types.Chunk {
+	for i := range changes {
+		ch := &changes[i]
+		for _, row := range [2]struct {
+			b []byte
+			w int64
+		}{{ch.Old, -1}, {ch.New, 1}} {
+			if row.b == nil {
+				continue
+			}
+			if c.N == types.MaxChunkRows {
+				t.rel.Log.Append(epoch, c)
+				c = types.NewChunk(t.rel.Types)
+			}
+			if _, err := types.DecodeRow(row.b, c.Cols); err != nil {
+				// The row was encoded by this process a moment ago: a failure is a bug in the codec.
+				panic(fmt.Sprintf("table %s: row does not decode: %v", t.rel.Name, err))
+			}
+			c.PushWeight(row.w)
+		}
+	}
+	return c
+}
+
+// Write-ahead log record: uvarint epoch, uvarint tables; per table uvarint id, uvarint changes; per change uvarint key length, key, uvarint new
+// row length + 1 (0 = delete), row.
+func appendRecord(b []byte, epoch uint64, writes []TableWrite) []byte {
+	b = binary.AppendUvarint(b, epoch)
+	b = binary.AppendUvarint(b, uint64(len(writes)))
+	for i := range writes {
+		w := &writes[i]
+		b = binary.AppendUvarint(b, w.Table.ID)
+		b = binary.AppendUvarint(b, uint64(len(w.Changes)))
+		for j := range w.Changes {
+			ch := &w.Changes[j]
+			b = binary.AppendUvarint(b, uint64(len(ch.Key)))
+			b = append(b, ch.Key...)
+			if ch.New == nil {
+				b = append(b, 0)
+				continue
+			}
+			b = binary.AppendUvarint(b, uint64(len(ch.New))+1)
+			b = append(b, ch.New...)
+		}
+	}
+	return b
+}
+
+type recordReader struct {
+	b   []byte
+	bad bool
+}
+
+func (r *recordReader) uvarint() uint64 {
+	v, n := binary.Uvarint(r.b)
+	if n <= 0 {
+		r.bad, r.b = true, nil
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+func (r *recordReader) bytes(n uint64) []byte {
+	if uint64(len(r.b)) < n {
+		r.bad, r.b = true, nil
+		return nil
+	}
+	v := r.b[:n:n]
+	r.b = r.b[n:]
+	return v
+}
+
+// Replay applies the write-ahead log after a restart: records of epochs after from go into the tables and their change logs. Tables that do
+// not exist any more are skipped. Call it after CreateTable and after the readers attached, before Start. It returns the newest epoch seen.
+func (e *Engine) Replay(from uint64) (uint64, error) {
+	last := e.clock.closed.Load()
+	if e.cfg.WAL == nil {
+		return last, nil
+	}
+	tb := e.tables
+	open := map[uint64]*Table{}
+	finish := func() {
+		changed := make([]*Table, 0, len(open))
+		for _, t := range open {
+			changed = append(changed, t)
+		}
+		clear(open)
+		e.clock.closed.Store(last - 1)
+		e.clock.close(changed)
+	}
+	err := e.cfg.WAL.Replay(0, func(lsn uint64, rec []byte) error {
+		r := recordReader{b: rec}
+		epoch := r.uvarint()
+		if epoch <= from {
+			tb.mark(epoch, lsn)
+			return nil
+		}
+		if epoch != last && len(open) > 0 {
+			finish()
+		}
+		last = max(last, epoch)
+		for range r.uvarint() {
+			id := r.uvarint()
+			t := tb.byID[id]
+			var changes []Change
+			for n := r.uvarint(); n > 0 && !r.bad; n-- {
+				ch := Change{Key: r.bytes(r.uvarint())}
+				if l := r.uvarint(); l > 0 {
+					ch.New = r.bytes(l - 1)
+				}
+				if t == nil || r.bad {
+					continue
+				}
+				old, ok, err := t.part.Get(0, ch.Key)
+				if err != nil {
+					return err
+				}
+				if ok {
+					ch.Old = append([]byte{}, old...)
+				}
+				if ch.New == nil {
+					t.part.Delete(0, ch.Key)
+				} else {
+					t.part.Put(0, ch.Key, ch.New)
+				}
+				changes = append(changes, ch)
+			}
+			if t != nil && len(changes) > 0 {
+				open[id] = t
+				if t.rel.Log.HasReaders() {
+					if c := t.log(epoch, types.NewChunk(t.rel.Types), changes); c.N > 0 {
+						t.rel.Log.Append(epoch, c)
+					}
+				}
+			}
+		}
+		if r.bad {
+			return pgerr.Newf(pgerr.DataCorrupted, "write-ahead log: record %d is malformed", lsn)
+		}
+		tb.mark(epoch, lsn)
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	if len(open) > 0 {
+		finish()
+	}
+	e.clock.closed.Store(max(last, e.clock.closed.Load()))
+	return last, nil
+}
+
+func (tb *tables) mark(epoch, lsn uint64) {
+	tb.mu.Lock()
+	defer tb.mu.Unlock()
+	if n := len(tb.walMarks); n > 0 && (tb.walMarks[n-1].epoch == epoch || n >= maxWALMarks) {
+		tb.walMarks[n-1] = walMark{epoch: epoch, lsn: lsn}
+		return
+	}
+	tb.walMarks = append(tb.walMarks, walMark{epoch: epoch, lsn: lsn})
+}
+
+// maxWALMarks bounds what is remembered between two checkpoints; further epochs share the last mark, which only delays truncation.
+const maxWALMarks = 1 << 16
+
+// seal cuts the tables for checkpoint id at the end of epoch. Runs on the owner, O(tables).
+func (tb *tables) seal(id, epoch uint64) {
+	began := time.Now()
+	sealed := tb.store.Seal(0)
+	sync := time.Since(began)
+	tb.mu.Lock()
+	if tb.epochs == nil {
+		tb.epochs, tb.done, tb.wanted = map[uint64]uint64{}, map[uint64]*checkpoint.JobState{}, map[uint64]bool{}
+		tb.pending, tb.unchanged = make(chan struct{}, 1), map[uint64]bool{}
+	}
+	tb.epochs[id] = epoch
+	tb.mu.Unlock()
+	tb.snapshot.Add(1)
+	go func() {
+		defer tb.snapshot.Done()
+		tb.pending <- struct{}{}
+		defer func() { <-tb.pending }()
+		snap, err := tb.store.Snapshot(context.Background(), id, []*state.Sealed{sealed})
+		if err != nil {
+			tb.finish(id, nil, err)
+			return
+		}
+		tb.mu.Lock()
+		unchanged := snap.NewBytes == 0 && tb.completed != 0 && tb.lastSnap == tb.completed
+		tb.lastSnap = id
+		tb.unchanged[id] = unchanged
+		tb.mu.Unlock()
+		js := &checkpoint.JobState{Job: TablesID, Name: tb.Name(), Checkpoint: id, Epoch: epoch, State: snap, Parallelism: 1, Unchanged: unchanged}
+		js.Subtasks = []checkpoint.SubtaskStats{{Operator: "tables", Sync: sync, Async: time.Since(began) - sync, Acknowledged: time.Now(), Bytes: snap.NewBytes, FullBytes: snap.FullSize}}
+		tb.finish(id, js, nil)
+	}()
+}
+
+func (tb *tables) finish(id uint64, js *checkpoint.JobState, err error) {
+	if err != nil {
+		tb.engine.acker.Decline(TablesID, id, err)
+		return
+	}
+	tb.mu.Lock()
+	wanted := tb.wanted[id]
+	if wanted {
+		delete(tb.wanted, id)
+	} else {
+		tb.done[id] = js
+	}
+	tb.mu.Unlock()
+	if wanted {
+		tb.engine.acker.Acknowledge(js)
+	}
+}
+
+// ID implements checkpoint.Participant.
+func (tb *tables) ID() uint64 { return TablesID }
+
+// Name implements checkpoint.Participant.
+func (tb *tables) Name() string { return "tables" }
+
+// Inputs implements checkpoint.Participant.
+func (tb *tables) Inputs() []uint64 { return nil }
+
+var errNotCut = errors.New("the tables were not cut for this checkpoint")
+
+// Trigger implements checkpoint.Participant.
+func (tb *tables) Trigger(b checkpoint.Barrier) error {
+	tb.mu.Lock()
+	if _, ok := tb.epochs[b.Checkpoint]; !ok {
+		tb.mu.Unlock()
+		return errNotCut
+	}
+	js := tb.done[b.Checkpoint]
+	if js == nil {
+		tb.wanted[b.Checkpoint] = true
+	}
+	delete(tb.done, b.Checkpoint)
+	tb.mu.Unlock()
+	if js != nil {
+		tb.engine.acker.Acknowledge(js)
+	}
+	return nil
+}
+
+// NotifyComplete implements checkpoint.Participant: the write-ahead log up to the checkpoint's epoch is not needed any more.
+func (tb *tables) NotifyComplete(id uint64) {
+	tb.store.Confirm(id)
+	tb.mu.Lock()
+	epoch := tb.epochs[id]
+	tb.completed = id
+	if tb.unchanged[id] {
+		tb.lastSnap = max(tb.lastSnap, id)
+	}
+	for i := range tb.epochs {
+		if i <= id {
+			delete(tb.unchanged, i)
+			delete(tb.epochs, i)
+			delete(tb.done, i)
+			delete(tb.wanted, i)
+		}
+	}
+	n, lsn := 0, uint64(0)
+	for n < len(tb.walMarks) && tb.walMarks[n].epoch <= epoch {
+		lsn = tb.walMarks[n].lsn
+		n++
+	}
+	tb.walMarks = append(tb.walMarks[:0:0], tb.walMarks[n:]...)
+	tb.mu.Unlock()
+	if n > 0 && tb.engine.cfg.WAL != nil {
+		if err := tb.engine.cfg.WAL.TruncateBefore(lsn + 1); err != nil {
+			tb.engine.cfg.Logger.Error().Err(err).Msg("truncate write-ahead log")
+		}
+	}
+}
+
+// NotifyAborted implements checkpoint.Participant.
+func (tb *tables) NotifyAborted(id uint64) {
+	tb.store.Abort(id)
+	tb.mu.Lock()
+	defer tb.mu.Unlock()
+	delete(tb.epochs, id)
+	delete(tb.done, id)
+	delete(tb.wanted, id)
+}

@@ -1,0 +1,438 @@
+package exec
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/streamdb/streamdb/checkpoint"
+	"github.com/streamdb/streamdb/exec/op"
+	"github.com/streamdb/streamdb/planner/plan"
+	"github.com/streamdb/streamdb/sql/expr"
+	"github.com/streamdb/streamdb/state"
+	"github.com/streamdb/streamdb/types"
+)
+
+// subtaskStride numbers subtasks: fragment × stride + index is unique in a job. Parallelism stays below it.
+const subtaskStride = 1024
+
+// node is an operator in a subtask's tree. As an Emitter it takes the operator's output: to the parent, or over the edges.
+type node struct {
+	plan   *plan.Node
+	op     op.Operator // nil for leaves that the task loop feeds
+	parent *node
+	port   int
+	inputs []*node
+	task   *subtask
+	out    *counters
+}
+
+// counters of one operator in one subtask, read by streamdb.operators while they run.
+type counters struct {
+	rowsIn, rowsOut atomic.Int64
+}
+
+// Emit implements op.Emitter.
+func (n *node) Emit(c *types.Chunk) error {
+	rows := c.Rows()
+	if rows == 0 {
+		return nil
+	}
+	n.out.rowsOut.Add(int64(rows))
+	if p := n.parent; p != nil {
+		p.out.rowsIn.Add(int64(rows))
+		return p.op.Process(n.port, c, p)
+	}
+	for _, e := range n.task.edges {
+		if err := e.Emit(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// EmitWatermark implements op.Emitter. Between fragments watermarks travel with the next barrier: they are promises, and windows are
+// emitted at barriers anyway.
+func (n *node) EmitWatermark(w op.Watermark) error {
+	if p := n.parent; p != nil {
+		return p.op.Watermark(n.port, w, p)
+	}
+	n.task.idle = false
+	for i := range n.task.marks {
+		if n.task.marks[i].Column == w.Column {
+			n.task.marks[i].Value = max(n.task.marks[i].Value, w.Value)
+			return nil
+		}
+	}
+	n.task.marks = append(n.task.marks, w)
+	return nil
+}
+
+// subtask is one parallel instance of a fragment: a goroutine, a tree of operators, an inbox.
+type subtask struct {
+	run      *run
+	frag     *plan.Fragment
+	name     string
+	index    int // within the fragment
+	number   int // unique in the job
+	box      *inbox
+	nodes    []*node // inputs before parents
+	root     *node
+	edges    []*edge
+	marks    []op.Watermark // waiting for the next barrier
+	idle     bool           // sources here have no splits: say so with the next barrier
+	sources  []*sourceLeaf
+	scans    []*scanLeaf
+	leaves   []leafNode
+	channels []channelInput // by channel; 0 is the driver's
+	expected int            // barriers that complete an alignment
+	arrived  int
+	firstAt  time.Time
+	sink     *materializeOp
+	budget   *state.Budget
+}
+
+type leafNode struct {
+	leaf op.Leaf
+	node *node
+	ctx  *op.Context
+}
+
+// channelInput is where a data channel's messages go.
+type channelInput struct {
+	node *node
+	free chan *types.Chunk
+	wms  *watermarks
+	slot int
+}
+
+// watermarks combines the watermarks of all channels into one exchange: the minimum over those that are not idle.
+type watermarks struct {
+	chans []map[int]int64
+	idle  []bool
+	sent  map[int]int64
+}
+
+func (w *watermarks) update(slot int, m message) (out []op.Watermark) {
+	if m.idle {
+		w.idle[slot] = true
+	} else {
+		w.idle[slot] = false
+		if w.chans[slot] == nil {
+			w.chans[slot] = map[int]int64{}
+		}
+		w.chans[slot][m.watermark.Column] = max(m.watermark.Value, w.chans[slot][m.watermark.Column])
+	}
+	cols := map[int]bool{}
+	for _, c := range w.chans {
+		for col := range c {
+			cols[col] = true
+		}
+	}
+	for col := range cols {
+		low, all := int64(0), true
+		first := true
+		for i, c := range w.chans {
+			if w.idle[i] {
+				continue
+			}
+			v, ok := c[col]
+			if !ok {
+				all = false
+				break
+			}
+			if first || v < low {
+				low, first = v, false
+			}
+		}
+		if sent, ok := w.sent[col]; all && !first && (!ok || low > sent) {
+			w.sent[col] = low
+			out = append(out, op.Watermark{Column: col, Value: low})
+		}
+	}
+	return out
+}
+
+// build makes all subtasks of the run with their channels, and opens their operators over the restored state.
+func (r *run) build() error {
+	p := r.job.Spec.Plan
+	byFrag := make(map[int][]*subtask, len(p.Fragments))
+	for i, f := range p.Fragments {
+		n := f.Parallelism
+		if n == 0 {
+			n = max(1, r.job.Spec.Parallelism)
+		}
+		if n >= subtaskStride || n > r.engine.cfg.MaxPar {
+			return fmt.Errorf("parallelism %d exceeds the maximum of %d", n, min(subtaskStride-1, r.engine.cfg.MaxPar))
+		}
+		for k := range n {
+			t := &subtask{run: r, frag: f, index: k, number: i*subtaskStride + k, name: fmt.Sprintf("%d.%d", f.ID, k), channels: make([]channelInput, 1)}
+			byFrag[f.ID] = append(byFrag[f.ID], t)
+			r.subtasks = append(r.subtasks, t)
+		}
+	}
+	for _, f := range p.Fragments {
+		for _, t := range byFrag[f.ID] {
+			if err := t.build(len(byFrag[f.ID]), byFrag); err != nil {
+				return err
+			}
+		}
+	}
+	// Channels are numbered; now the inboxes can be made and the senders told.
+	for _, t := range r.subtasks {
+		t.box = newInbox(len(t.channels))
+		t.expected = len(t.channels) - 1
+		if len(t.sources)+len(t.scans)+len(t.leaves) > 0 || t.expected == 0 {
+			t.expected++
+			r.leaves = append(r.leaves, t)
+		}
+	}
+	for _, t := range r.subtasks {
+		for _, e := range t.edges {
+			for i := range e.targets {
+				e.targets[i].box = e.targets[i].task.box
+			}
+		}
+	}
+	return nil
+}
+
+// build makes the tree of one subtask and connects its exchanges to the senders' subtasks.
+func (t *subtask) build(parallelism int, byFrag map[int][]*subtask) error {
+	r := t.run
+	groups := state.SubtaskRange(r.engine.cfg.MaxPar, parallelism, t.index)
+	env := r.engine.jobEnv()
+	var make1 func(pn *plan.Node) (*node, error)
+	make1 = func(pn *plan.Node) (*node, error) {
+		n := &node{plan: pn, task: t, out: &counters{}}
+		var inTypes [][]types.Type
+		for i, in := range pn.Inputs {
+			c, err := make1(in)
+			if err != nil {
+				return nil, err
+			}
+			c.parent, c.port = n, i
+			n.inputs = append(n.inputs, c)
+			inTypes = append(inTypes, in.Schema.Types())
+		}
+		ctx := &op.Context{
+			Node: pn, InputTypes: inTypes, Subtask: t.number, Parallelism: parallelism, Groups: groups, Store: r.store, Lib: r.engine.cfg.Lib,
+			Env: env, Errors: &r.errors, Budget: r.engine.cfg.Shared.Budget(), Cancelled: r.stopped,
+		}
+		var err error
+		switch pn.Kind {
+		case plan.KindSource:
+			err = t.addSource(n, parallelism)
+		case plan.KindScan:
+			err = t.addScan(n, parallelism)
+		case plan.KindExchange:
+			t.addExchange(n, byFrag[pn.Exchange.From])
+		case plan.KindValues, plan.KindSeries:
+			var l op.Leaf
+			if l, err = op.NewLeaf(pn); err == nil && t.index == 0 {
+				t.leaves = append(t.leaves, leafNode{leaf: l, node: n, ctx: ctx})
+			}
+		case plan.KindMaterialize:
+			t.sink = &materializeOp{run: r}
+			n.op = t.sink
+		case plan.KindDiscard:
+			n.op = &discardOp{rows: &r.job.discarded}
+		default:
+			n.op, err = op.New(pn)
+		}
+		if err == nil && n.op != nil {
+			err = n.op.Open(ctx)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s %d: %w", pn.Kind, pn.ID, err)
+		}
+		t.nodes = append(t.nodes, n)
+		return n, nil
+	}
+	root, err := make1(t.frag.Root)
+	t.root = root
+	return err
+}
+
+func (t *subtask) addExchange(n *node, senders []*subtask) {
+	ex := n.plan.Exchange
+	w := &watermarks{chans: make([]map[int]int64, len(senders)), idle: make([]bool, len(senders)), sent: map[int]int64{}}
+	for i, s := range senders {
+		if ex.Dist == plan.DistForward && s.index != t.index {
+			w.idle[i] = true
+			continue
+		}
+		free := make(chan *types.Chunk, freeChunks)
+		ch := len(t.channels)
+		t.channels = append(t.channels, channelInput{node: n, free: free, wms: w, slot: i})
+		e := s.edgeTo(n.plan)
+		for len(e.targets) <= t.index {
+			e.targets = append(e.targets, target{})
+		}
+		e.targets[t.index] = target{task: t, channel: ch, free: free}
+	}
+}
+
+// edgeTo returns the sender's edge for the exchange, shared by all receiving subtasks.
+func (t *subtask) edgeTo(ex *plan.Node) *edge {
+	for _, e := range t.edges {
+		if e.exchange == ex.ID {
+			return e
+		}
+	}
+	e := &edge{exchange: ex.ID, dist: ex.Exchange.Dist, columns: ex.Exchange.Columns, types: ex.Schema.Types(), maxPar: t.run.engine.cfg.MaxPar, subtask: t.index}
+	t.edges = append(t.edges, e)
+	return e
+}
+
+func (e *Engine) jobEnv() *expr.Env {
+	return &expr.Env{Format: types.DefaultFormat(), Database: "streamdb", User: "streamdb"}
+}
+
+// loop is the task loop: it takes messages and feeds the tree, reads sources while nothing waits, and turns aligned barriers into the
+// operators' Barrier calls.
+func (t *subtask) loop() error {
+	for {
+		ready := t.sourceReady()
+		ch, m, ok, closed := t.box.take(!ready)
+		if closed {
+			return errStopped
+		}
+		if !ok {
+			if err := t.pumpSources(); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := t.handle(ch, m); err != nil {
+			return err
+		}
+		if ready && m.kind != msgBarrier {
+			if err := t.pumpSources(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (t *subtask) handle(ch int, m message) error {
+	switch m.kind {
+	case msgChunk:
+		in := &t.channels[ch]
+		err := in.node.Emit(m.chunk)
+		m.chunk.Reset()
+		select {
+		case in.free <- m.chunk:
+		default:
+		}
+		return err
+	case msgWatermark:
+		in := &t.channels[ch]
+		for _, w := range in.wms.update(in.slot, m) {
+			if err := in.node.EmitWatermark(w); err != nil {
+				return err
+			}
+		}
+		return nil
+	case msgSplits:
+		return t.assign(m.splits)
+	case msgBarrier:
+		if t.arrived == 0 {
+			t.firstAt = time.Now()
+		}
+		if ch == 0 {
+			if err := t.feed(m.barrier); err != nil {
+				return err
+			}
+		}
+		t.arrived++
+		if t.arrived < t.expected {
+			return nil
+		}
+		t.arrived = 0
+		if err := t.barrier(m.barrier); err != nil {
+			return err
+		}
+		t.box.unblock()
+	}
+	return nil
+}
+
+// feed gives the tree what its scans and constant leaves hold for the epoch that the driver's barrier closes.
+func (t *subtask) feed(b checkpoint.Barrier) error {
+	for _, s := range t.scans {
+		if err := s.feed(b); err != nil {
+			return err
+		}
+	}
+	if t.run.backfill && !t.run.leavesRan {
+		for _, l := range t.leaves {
+			if err := l.leaf.Run(l.ctx, l.node); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// barrier passes an aligned barrier through the tree, inputs first, sends it on, and then cuts the subtask's state: downstream aligns
+// while this subtask seals.
+func (t *subtask) barrier(b checkpoint.Barrier) error {
+	aligned := time.Now()
+	for _, l := range t.sources {
+		if err := l.passEnd(); err != nil {
+			return err
+		}
+	}
+	for _, n := range t.nodes {
+		if n.op == nil {
+			continue
+		}
+		if err := n.op.Barrier(b, n); err != nil {
+			return err
+		}
+	}
+	for _, e := range t.edges {
+		for _, w := range t.marks {
+			if err := e.EmitWatermark(w); err != nil {
+				return err
+			}
+		}
+		if t.idle {
+			if err := e.idle(); err != nil {
+				return err
+			}
+		}
+		if err := e.barrier(b); err != nil {
+			return err
+		}
+	}
+	t.marks = t.marks[:0]
+	var sealed *state.Sealed
+	var cuts map[string][]byte
+	stats := checkpoint.SubtaskStats{Operator: fmt.Sprint(t.frag.ID), Subtask: t.index}
+	if b.Checkpoint != 0 {
+		began := time.Now()
+		sealed = t.run.store.Seal(t.number)
+		cuts = t.positions()
+		stats.Sync = time.Since(began)
+		stats.Alignment = aligned.Sub(t.firstAt)
+		stats.StartDelay = t.firstAt.Sub(b.Triggered)
+	}
+	t.run.report(sealed, cuts, stats)
+	return nil
+}
+
+func (t *subtask) close() {
+	for _, n := range t.nodes {
+		if n.op == nil {
+			continue
+		}
+		if err := n.op.Close(); err != nil {
+			t.run.engine.cfg.Logger.Warn().Err(err).Str("job", t.run.job.Spec.Name).Uint32("operator", n.plan.ID).Msg("close operator")
+		}
+	}
+	for _, s := range t.sources {
+		s.close()
+	}
+}
