@@ -74,7 +74,7 @@ func printKeys(ks []pgext.SortKey) string {
 	var xs []string
 	for _, k := range ks {
 		s := strconv.Itoa(k.Ordinal)
-		if k.Ordinal == 0 {
+		if !k.ByNumber {
 			s = printExpr(k.X)
 		}
 		if k.Using != "" {
@@ -155,7 +155,7 @@ func printGroup(g pgext.GroupItem) string {
 	case pgext.GroupSets:
 		return "GROUPING SETS " + items
 	}
-	if g.Ordinal > 0 {
+	if g.ByNumber {
 		return strconv.Itoa(g.Ordinal)
 	}
 	return printExpr(g.X)

@@ -60,10 +60,11 @@ type (
 	}
 	// SortKey is one key of an ORDER BY.
 	SortKey struct {
-		X          ast.ExprNode
-		Ordinal    int  // column number of ORDER BY 2, 0 when an expression (X is nil for a number)
-		Desc       bool // also of USING >
-		NullsFirst bool // resolved: the default is first for DESC, last otherwise
+		X          ast.ExprNode // the number itself when ByNumber
+		ByNumber   bool         // ORDER BY 2
+		Ordinal    int          // the column number then; any integer, 0 and beyond the list included
+		Desc       bool         // also of USING >
+		NullsFirst bool         // resolved: the default is first for DESC, last otherwise
 		// UsingSchema, Using name the operator of ORDER BY x USING op, "" when absent.
 		UsingSchema, Using string
 		Pos                int
@@ -76,11 +77,12 @@ type (
 	}
 	// GroupItem is one item of GROUP BY.
 	GroupItem struct {
-		Kind    GroupKind
-		X       ast.ExprNode // GroupExpr; a Row lists several columns
-		Ordinal int          // GroupExpr by column number
-		Items   []GroupItem  // the members of ROLLUP, CUBE and GROUPING SETS
-		Pos     int
+		Kind     GroupKind
+		X        ast.ExprNode // GroupExpr; a Row lists several columns
+		ByNumber bool         // GroupExpr given as a column number
+		Ordinal  int          // the number then
+		Items    []GroupItem  // the members of ROLLUP, CUBE and GROUPING SETS
+		Pos      int
 	}
 	// Window is a window specification. Only Name is set for OVER w; in a WINDOW clause Name is the one defined.
 	Window struct {

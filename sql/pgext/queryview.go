@@ -126,8 +126,7 @@ func sortKey(e ast.ExprNode, desc, ordinals bool) SortKey {
 	}
 	k.NullsFirst = nulls == MarkNullsFirst || k.Desc && nulls != MarkNullsLast
 	if n, a := Marker(e); n == MarkOrdinal && ordinals {
-		k.Ordinal, k.Pos = int(integer(a[0])), e.OriginTextPosition()
-		return k
+		k.ByNumber, k.Ordinal = true, int(integer(a[0]))
 	}
 	k.X, k.Pos = e, e.OriginTextPosition()
 	return k
@@ -193,7 +192,7 @@ func groupItem(e ast.ExprNode) GroupItem {
 		g.Kind = GroupEmpty
 		return g
 	case MarkOrdinal:
-		g.Ordinal, g.X = int(integer(a[0])), e
+		g.ByNumber, g.Ordinal, g.X = true, int(integer(a[0])), e
 		return g
 	case MarkRollup:
 		g.Kind = GroupRollup

@@ -41,7 +41,7 @@ type Part struct {
 	Relations  map[string]int // relation (schema.name or name) -> first offset
 	Into       *Name          // SELECT INTO
 	IntoTemp   bool
-	Start, End int            // span in the message
+	Start, End int // span in the message
 	MaxParam   int
 }
 
