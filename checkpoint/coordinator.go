@@ -183,14 +183,15 @@ func (c *Coordinator) publish(ctx context.Context, b *batch) event {
 	b.retained = c.config.Retained
 	c.mu.Unlock()
 	res, err := c.pub.publish(ctx, b)
-	if err == nil {
-		err = c.env.Failpoints.Hit("checkpoint/before-notify")
-		if err != nil {
-			// What is durable stays durable: only the notification is lost, as in a crash.
-			return evPublished{batch: b, result: res, silent: true}
-		}
+	if err != nil {
+		return evPublished{batch: b, err: err}
 	}
-	return evPublished{batch: b, result: res, err: err}
+	// What is durable stays durable: an error here only loses the notification, as a crash would.
+	if c.env.Failpoints.Hit("checkpoint/before-notify") != nil {
+		res.silent = true
+	}
+	c.box.post(evPublished{batch: b, result: res})
+	return evCollected{err: c.pub.collect(ctx)}
 }
 
 // Trigger makes a checkpoint of the given jobs and of all they read from (nil: of all jobs) and returns its id when it is durable.
@@ -251,8 +252,8 @@ func (c *Coordinator) Config() Config {
 func (c *Coordinator) Latest() *Manifest { return c.pub.latest() }
 
 // Fetch makes the files of a completed state of this coordinator's store local; see the function Fetch.
-func (c *Coordinator) Fetch(ctx context.Context, s *JobState, dir string) (*state.Snapshot, error) {
-	return Fetch(ctx, c.pub.store, s, dir)
+func (c *Coordinator) Fetch(ctx context.Context, s *JobState, dir string, local ...string) (*state.Snapshot, error) {
+	return Fetch(ctx, c.pub.store, s, dir, local...)
 }
 
 // Stats returns counts and the history for streamdb.checkpoints.

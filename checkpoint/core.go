@@ -140,11 +140,11 @@ type (
 		batch  *batch
 		result *published
 		err    error
-		silent bool
 	}
-	evDrop   struct{ job uint64 }
-	evConfig struct{ cfg Config }
-	evSwept  struct{ err error }
+	evDrop      struct{ job uint64 }
+	evConfig    struct{ cfg Config }
+	evSwept     struct{ err error }
+	evCollected struct{ err error }
 )
 
 func (evTick) isEvent()      {}
@@ -159,6 +159,7 @@ func (evPublished) isEvent() {}
 func (evDrop) isEvent()      {}
 func (evConfig) isEvent()    {}
 func (evSwept) isEvent()     {}
+func (evCollected) isEvent() {}
 
 type action interface{ isAction() }
 
@@ -299,6 +300,7 @@ func (c *core) step(now time.Time, ev event) []action {
 		acts = c.published(now, e, acts)
 	case evDrop:
 		c.drop(e.job)
+		c.stats.forget(e.job)
 		acts = c.failOpen(now, e.job, fmt.Errorf("%w: it was dropped", ErrNotRunning), acts)
 	case evConfig:
 		if e.cfg.Interval != c.cfg.Interval || e.cfg.MinPause != c.cfg.MinPause {
@@ -306,6 +308,10 @@ func (c *core) step(now time.Time, ev event) []action {
 			c.planPeriodic(now.Add(c.cfg.Interval))
 		}
 		c.cfg = e.cfg
+	case evCollected:
+		if e.err != nil {
+			acts = append(acts, actLog{msg: "removing old checkpoints failed, will be tried again", err: e.err})
+		}
 	case evSwept:
 		if e.err != nil {
 			acts = append(acts, actLog{msg: "removing unreferenced objects of earlier runs failed", err: e.err})

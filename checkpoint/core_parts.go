@@ -311,7 +311,7 @@ func (c *core) published(now time.Time, e evPublished, acts []action) []action {
 	for p, ids := range b.parts {
 		p.catalogDone = p.catalogDone || p.catalogVersion <= c.catalogVersion
 		for _, id := range ids {
-			acts = c.done(now, p, p.parts[id], e.result.uploaded[id], !e.silent, acts)
+			acts = c.done(now, p, p.parts[id], e.result.uploaded[id], !e.result.silent, acts)
 		}
 	}
 	c.stats.published(e.result.manifest)

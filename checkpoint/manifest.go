@@ -1,10 +1,6 @@
 package checkpoint
 
-import (
-	"time"
-
-	"github.com/streamdb/streamdb/state"
-)
+import "time"
 
 // Manifest is a completed checkpoint of the whole database: the newest published state of every job, and the catalog. It is immutable.
 type Manifest struct {
@@ -13,37 +9,56 @@ type Manifest struct {
 	Epoch   uint64
 	Created time.Time
 	Object  string // its key
+	Size    int64  // of the manifest itself
 
 	CatalogVersion uint64
 	Catalog        []byte
 	Jobs           map[uint64]*JobState
 
 	catalogRef *ref
-	size       int64
-	crc        uint32
-}
-
-// ref tells where bytes are: inline in the manifest, or a range of an object.
-type ref struct {
-	Inline []byte `json:"inline,omitempty"`
-	Object string `json:"object,omitempty"`
-	Offset int64  `json:"offset,omitempty"`
-	Size   int64  `json:"size"`
-	CRC    uint32 `json:"crc32c"`
 }
 
 // stateRefs are the places of a job state's bytes.
 type stateRefs struct {
-	files map[string]fileRef // by handle name
-	blobs map[string]ref     // positions ("p/" + name) and operator states ("o/" + name)
-	// since is the checkpoint that last changed the state.
-	since uint64
+	files                map[string]ref  // by handle name
+	memory               map[string]bool // handles whose bytes are kept inline
+	positions, operators map[string]ref
+	since                uint64 // the checkpoint that last changed the state
 }
 
-type fileRef struct {
-	ref
-	// inline: the handle had its bytes inline and gets them so at a restore; otherwise it is a file.
-	inline bool
+// Since returns the checkpoint that last changed the state of s: its own, or an earlier one when nothing changed since.
+func (s *JobState) Since() uint64 {
+	if s.refs == nil {
+		return s.Checkpoint
+	}
+	return s.refs.since
 }
 
-var _ = state.Handle{}
+// refsOf calls fn for every reference of m.
+func (m *Manifest) refsOf(fn func(job uint64, name string, r ref)) {
+	if m.catalogRef != nil {
+		fn(0, "catalog", *m.catalogRef)
+	}
+	for id, s := range m.Jobs {
+		for name, r := range s.refs.files {
+			fn(id, name, r)
+		}
+		for name, r := range s.refs.positions {
+			fn(id, "position "+name, r)
+		}
+		for name, r := range s.refs.operators {
+			fn(id, "operator "+name, r)
+		}
+	}
+}
+
+// objects are the keys that m needs, its own included.
+func (m *Manifest) objects() map[string]bool {
+	keys := map[string]bool{m.Object: true}
+	m.refsOf(func(_ uint64, _ string, r ref) {
+		if r.Object != "" {
+			keys[r.Object] = true
+		}
+	})
+	return keys
+}

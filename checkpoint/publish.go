@@ -1,63 +1,384 @@
 package checkpoint
 
 import (
+	"bytes"
 	"context"
 	"errors"
-	"io"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/rs/zerolog"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/streamdb/streamdb/internal/failpoint"
+	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/state"
 	"github.com/streamdb/streamdb/storage/object"
 )
 
-// ErrFenced: another server has taken the checkpoint store over; this one must stop.
-var ErrFenced = errors.New("another server has taken over the checkpoint store")
+const (
+	uploadParallelism = 8
+	packFileBytes     = 256 << 10 // files up to this size go into packs
+	packBytes         = 64 << 20  // size at which another pack is begun
+	inlineBytes       = 128       // blobs up to this size are always inline in the manifest
+	inlineBatchBytes  = 16 << 10  // all new small blobs of a batch go inline when they are not more than this
+	inlineTotalBytes  = 256 << 10 // inline bytes that a manifest carries at most
+	createAttempts    = 5         // attempts to write a manifest
+	garbageKeys       = 100_000   // keys remembered for deletion; what is beyond is left to the next start's sweep
+)
 
+// publisher writes checkpoints. Its lock serializes everything that moves HEAD.
+type publisher struct {
+	store      object.Store
+	holder     string
+	log        zerolog.Logger
+	failpoints *failpoint.Set
+	cur        atomic.Pointer[Manifest]
+
+	mu         sync.Mutex
+	head       *head // as last written; nil before the claim
+	etag       string
+	unresolved string                     // nonce of a write of HEAD whose outcome is not known
+	objects    map[string]map[string]bool // manifest in HEAD → all keys it needs
+	uploaded   map[fileKey]ref            // files uploaded by an attempt that failed, good for the next with the same Seq
+	attempted  map[string]uint64          // keys written for a Seq and not yet known to be referenced
+	attempts   int                        // makes names unique
+
+	garbageMu sync.Mutex
+	garbage   []string
+}
+
+type fileKey struct {
+	job  uint64
+	name string
+}
+
+// published is the outcome of a publication.
 type published struct {
 	manifest *Manifest
-	uploaded map[uint64]int64
+	uploaded map[uint64]int64 // new bytes per job
+	silent   bool             // the notification is lost, as in a crash
 }
-type publisher struct{ store object.Store }
 
-func newPublisher(store object.Store, holder string, log zerolog.Logger, fp *failpoint.Set) *publisher {
-	return &publisher{store: store}
+func newPublisher(store object.Store, holder string, log zerolog.Logger, failpoints *failpoint.Set) *publisher {
+	return &publisher{
+		store: store, holder: holder, log: log, failpoints: failpoints,
+		uploaded: map[fileKey]ref{}, attempted: map[string]uint64{},
+	}
 }
-func (p *publisher) claim(ctx context.Context) (*Manifest, uint64, error) {
-	return nil, 1, errors.ErrUnsupported
+
+func (p *publisher) hit(name string) error { return p.failpoints.Hit(name) }
+
+func (p *publisher) latest() *Manifest { return p.cur.Load() }
+
+// reserve makes sure that id may be given out: that no server after a crash gives it out again.
+func (p *publisher) reserve(ctx context.Context, id uint64) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if id <= p.head.IDsReservedTo {
+		return nil
+	}
+	next := *p.head
+	next.Seq++
+	next.IDsReservedTo = id + idBlock
+	return p.writeHead(ctx, &next)
 }
-func (p *publisher) reserve(ctx context.Context, id uint64) error { return errors.ErrUnsupported }
+
+// publish makes b durable: new files, small things in a pack, the manifest, and then HEAD.
 func (p *publisher) publish(ctx context.Context, b *batch) (*published, error) {
-	return nil, errors.ErrUnsupported
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	seq := p.head.Seq + 1
+	maps.DeleteFunc(p.uploaded, func(_ fileKey, r ref) bool {
+		tag, _ := tagOf(r.Object)
+		return tag != seq
+	})
+	if err := p.hit("checkpoint/before-upload"); err != nil {
+		return nil, err
+	}
+	u := &upload{p: p, seq: seq, batch: b, manifest: p.merge(b, seq), bytes: map[uint64]int64{}}
+	if err := u.run(ctx); err != nil {
+		return nil, err
+	}
+	if err := p.hit("checkpoint/after-upload"); err != nil {
+		return nil, err
+	}
+	at, err := p.writeManifest(ctx, u.manifest)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.hit("checkpoint/after-manifest"); err != nil {
+		return nil, err
+	}
+	next := *p.head
+	next.Seq = seq
+	next.LastCompleted = max(next.LastCompleted, u.manifest.ID)
+	next.Retained = append(slices.Clone(next.Retained), at)
+	if n := len(next.Retained) - max(1, b.retained); n > 0 {
+		next.Retained = next.Retained[n:]
+	}
+	if err := p.writeHead(ctx, &next); err != nil {
+		return nil, err
+	}
+	p.cur.Store(u.manifest)
+	p.objects[at.Object] = u.manifest.objects()
+	p.discard()
+	res := &published{manifest: u.manifest, uploaded: u.bytes}
+	res.silent = p.hit("checkpoint/after-head") != nil // durable all the same
+	return res, nil
 }
-func (p *publisher) sweep(ctx context.Context) error { return nil }
-func (p *publisher) latest() *Manifest               { return nil }
 
-// Load returns the newest completed checkpoint, nil when there is none.
-func Load(ctx context.Context, store object.Store) (*Manifest, error) {
-	return nil, errors.ErrUnsupported
+// merge makes the next manifest: the newest one with b's changes. References of changed jobs are still to be filled in.
+func (p *publisher) merge(b *batch, seq uint64) *Manifest {
+	m := &Manifest{ID: b.id, Seq: seq, Epoch: b.epoch, Created: time.Now().UTC(), Jobs: map[uint64]*JobState{}}
+	if cur := p.latest(); cur != nil {
+		m.ID, m.Epoch = max(m.ID, cur.ID), max(m.Epoch, cur.Epoch)
+		m.CatalogVersion, m.Catalog, m.catalogRef = cur.CatalogVersion, cur.Catalog, cur.catalogRef
+		maps.Copy(m.Jobs, cur.Jobs)
+	}
+	for _, s := range b.unchanged {
+		if old := m.Jobs[s.Job]; old != nil && old.Checkpoint < s.Checkpoint {
+			advanced := *old
+			advanced.Checkpoint, advanced.Epoch, advanced.Name = s.Checkpoint, s.Epoch, s.Name
+			m.Jobs[s.Job] = &advanced
+		}
+	}
+	for _, s := range b.changed {
+		c := *s
+		c.Subtasks = nil
+		c.refs = &stateRefs{files: map[string]ref{}, memory: map[string]bool{}, positions: map[string]ref{}, operators: map[string]ref{}, since: s.Checkpoint}
+		if s.State != nil {
+			st := *s.State
+			st.Base, st.Deltas = withoutPaths(st.Base), withoutPaths(st.Deltas)
+			c.State = &st
+		}
+		m.Jobs[s.Job] = &c
+	}
+	for _, job := range b.drop {
+		delete(m.Jobs, job)
+	}
+	return m
 }
 
-// Fetch makes the files of s local in dir.
-func Fetch(ctx context.Context, store object.Store, s *JobState, dir string) (*state.Snapshot, error) {
-	return nil, errors.ErrUnsupported
+// withoutPaths copies handles for keeping: their local files go away.
+func withoutPaths(hs []state.Handle) []state.Handle {
+	out := slices.Clone(hs)
+	for i := range out {
+		out[i].Path = ""
+	}
+	return out
 }
 
-// List prints the retained checkpoints.
-func List(ctx context.Context, store object.Store, w io.Writer) error { return errors.ErrUnsupported }
-
-// Inspect prints one checkpoint; id 0: the newest.
-func Inspect(ctx context.Context, store object.Store, id uint64, w io.Writer) error {
-	return errors.ErrUnsupported
+// upload is one attempt to store what a batch needs.
+type upload struct {
+	p        *publisher
+	seq      uint64
+	batch    *batch
+	manifest *Manifest
+	bytes    map[uint64]int64
+	small    []smallBlob
+	large    []largeFile
 }
 
-// Verify checks every referenced object.
-func Verify(ctx context.Context, store object.Store, w io.Writer) (problems int, err error) {
-	return 0, errors.ErrUnsupported
+type smallBlob struct {
+	job  uint64
+	data []byte
+	set  func(ref)
 }
 
-// GC removes unreferenced objects.
-func GC(ctx context.Context, store object.Store, dryRun bool, w io.Writer) error {
-	return errors.ErrUnsupported
+type largeFile struct {
+	job    uint64
+	handle state.Handle
+	key    string
+}
+
+func (u *upload) run(ctx context.Context) error {
+	for _, s := range u.batch.changed {
+		if err := u.plan(s); err != nil {
+			return err
+		}
+	}
+	if u.batch.catalog != nil {
+		u.manifest.CatalogVersion, u.manifest.Catalog = u.batch.catalogVersion, u.batch.catalog
+		u.addSmall(0, u.batch.catalog, func(r ref) { u.manifest.catalogRef = &r })
+	}
+	group, gctx := errgroup.WithContext(ctx)
+	group.SetLimit(uploadParallelism)
+	for _, f := range u.large {
+		u.p.attempted[f.key] = u.seq
+		group.Go(func() error {
+			info, err := u.p.store.PutFile(gctx, f.key, f.handle.Path)
+			if err == nil && info.Size != f.handle.Size {
+				err = corrupt(f.handle.Path, "it has %d bytes instead of %d", info.Size, f.handle.Size)
+			}
+			return err
+		})
+	}
+	packs := u.assignSmall()
+	for key, data := range packs {
+		u.p.attempted[key] = u.seq
+		group.Go(func() error {
+			_, err := u.p.store.Put(gctx, key, data)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("upload checkpoint: %w", err)
+	}
+	for _, f := range u.large {
+		u.p.uploaded[fileKey{f.job, f.handle.Name}] = ref{Object: f.key, Size: f.handle.Size, CRC: f.handle.CRC}
+	}
+	return nil
+}
+
+// plan sorts out what of s is stored already, and where the rest goes.
+func (u *upload) plan(s *JobState) error {
+	refs := u.manifest.Jobs[s.Job].refs
+	old := &JobState{refs: &stateRefs{}}
+	if cur := u.p.latest(); cur != nil && cur.Jobs[s.Job] != nil {
+		old = cur.Jobs[s.Job]
+	}
+	if s.State != nil {
+		for _, h := range slices.Concat(s.State.Base, s.State.Deltas) {
+			if err := u.planFile(s.Job, h, old.refs, refs); err != nil {
+				return err
+			}
+		}
+	}
+	u.planBlobs(s.Job, s.Positions, old.Positions, old.refs.positions, refs.positions)
+	u.planBlobs(s.Job, s.Operators, old.Operators, old.refs.operators, refs.operators)
+	return nil
+}
+
+func (u *upload) planFile(job uint64, h state.Handle, old, refs *stateRefs) error {
+	if _, twice := refs.files[h.Name]; twice {
+		return nil
+	}
+	if h.Path == "" {
+		refs.memory[h.Name] = true
+	}
+	known, ok := old.files[h.Name]
+	if !ok {
+		known, ok = u.p.uploaded[fileKey{job, h.Name}]
+	}
+	if ok {
+		if known.Size != h.Size || known.CRC != h.CRC {
+			return pgerr.Newf(pgerr.InternalError, "state file %q of job %d has other contents than one stored under that name", h.Name, job)
+		}
+		refs.files[h.Name] = known
+		return nil
+	}
+	data := h.Inline
+	if h.Path != "" {
+		if h.Size > packFileBytes {
+			key := fmt.Sprintf("%s%016d-%s/%d/%s", dataPrefix, u.seq, u.p.head.Nonce, job, h.Name)
+			u.large = append(u.large, largeFile{job: job, handle: h, key: key})
+			refs.files[h.Name] = ref{Object: key, Size: h.Size, CRC: h.CRC}
+			u.bytes[job] += h.Size
+			return nil
+		}
+		var err error
+		if data, err = os.ReadFile(h.Path); err != nil {
+			return fmt.Errorf("read state file: %w", err)
+		}
+	}
+	if int64(len(data)) != h.Size || castagnoli(data) != h.CRC {
+		return corrupt("state file "+h.Name, "it has %d bytes with checksum %08x instead of %d with %08x", len(data), castagnoli(data), h.Size, h.CRC)
+	}
+	refs.files[h.Name] = ref{} // until it has its place
+	u.addSmall(job, data, func(r ref) { refs.files[h.Name] = r })
+	return nil
+}
+
+func (u *upload) planBlobs(job uint64, blobs, old map[string][]byte, oldRefs, refs map[string]ref) {
+	for _, name := range slices.Sorted(maps.Keys(blobs)) {
+		data := blobs[name]
+		if r, ok := oldRefs[name]; ok && bytes.Equal(old[name], data) {
+			refs[name] = r
+			continue
+		}
+		u.addSmall(job, data, func(r ref) { refs[name] = r })
+	}
+}
+
+func (u *upload) addSmall(job uint64, data []byte, set func(ref)) {
+	u.small = append(u.small, smallBlob{job, data, set})
+	u.bytes[job] += int64(len(data))
+}
+
+// assignSmall decides which small blobs go inline into the manifest and packs the others. It returns the packs by key.
+func (u *upload) assignSmall() map[string][]byte {
+	carried, fresh := int64(0), 0
+	u.manifest.refsOf(func(_ uint64, _ string, r ref) { carried += int64(len(r.Inline)) })
+	for _, b := range u.small {
+		fresh += len(b.data)
+	}
+	allInline := fresh <= inlineBatchBytes && carried+int64(fresh) <= inlineTotalBytes
+	packs := map[string][]byte{}
+	var group []smallBlob
+	size := 0
+	flush := func() {
+		if len(group) == 0 {
+			return
+		}
+		blobs := make([][]byte, len(group))
+		for i, b := range group {
+			blobs[i] = b.data
+		}
+		u.p.attempts++
+		key := fmt.Sprintf("%s%016d-%s-%d.pack", packPrefix, u.seq, u.p.head.Nonce, u.p.attempts)
+		data, offsets := sealPack(blobs)
+		packs[key] = data
+		for i, b := range group {
+			b.set(ref{Object: key, Offset: offsets[i], Size: int64(len(b.data)), CRC: castagnoli(b.data)})
+		}
+		group, size = nil, 0
+	}
+	for _, b := range u.small {
+		if allInline || len(b.data) <= inlineBytes {
+			b.set(ref{Inline: bytes.Clone(b.data), Size: int64(len(b.data)), CRC: castagnoli(b.data)})
+			continue
+		}
+		group = append(group, b)
+		if size += len(b.data); size >= packBytes {
+			flush()
+		}
+	}
+	flush()
+	return packs
+}
+
+// writeManifest stores m under a new name and returns its reference.
+func (p *publisher) writeManifest(ctx context.Context, m *Manifest) (manifestRef, error) {
+	p.attempts++
+	m.Object = fmt.Sprintf("%s%016d-%d-%s-%d.manifest", manifestPrefix, m.Seq, m.ID, p.head.Nonce, p.attempts)
+	data, err := sealDoc("manifest", manifestFormat, docOf(m, p.head.Term))
+	if err != nil {
+		return manifestRef{}, err
+	}
+	m.Size = int64(len(data))
+	p.attempted[m.Object] = m.Seq
+	for attempt := 1; ; attempt++ {
+		_, err = p.store.PutIfAbsent(ctx, m.Object, data)
+		if errors.Is(err, object.ErrPrecondition) {
+			// The name is new, so this can only be an earlier attempt that arrived.
+			if got, _, getErr := p.store.Get(ctx, m.Object); getErr == nil && bytes.Equal(got, data) {
+				err = nil
+			}
+		}
+		if err == nil {
+			return manifestRef{ID: m.ID, Seq: m.Seq, Object: m.Object, Size: m.Size, CRC: castagnoli(data)}, nil
+		}
+		if !object.IsRetryable(err) || attempt == createAttempts {
+			return manifestRef{}, fmt.Errorf("write manifest: %w", err)
+		}
+		if ctxErr := pause(ctx, attempt); ctxErr != nil {
+			return manifestRef{}, errors.Join(err, ctxErr)
+		}
+	}
 }

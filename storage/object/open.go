@@ -2,11 +2,92 @@ package object
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"strings"
+
+	"github.com/streamdb/streamdb/internal/pgerr"
 )
 
-// Open opens the store that url names: file:///dir, memory://name, or s3://bucket/prefix?endpoint=…&region=…&force_path_style=true.
-func Open(ctx context.Context, url string) (Store, error) { return nil, errors.ErrUnsupported }
+// Schemes lists the forms of URLs that Open takes, for messages and help texts.
+const Schemes = "file:///dir, memory://name, s3://bucket/prefix?endpoint=…&region=…&force_path_style=true"
 
-// Probe checks that the store's conditional writes work, as fencing needs.
-func Probe(ctx context.Context, s Store) error { return errors.ErrUnsupported }
+// Open opens the store that rawURL names: file:///dir (or file://relative/dir, or a plain path), memory://name, or
+// s3://bucket/prefix?endpoint=URL&region=NAME&force_path_style=true. S3 credentials come from the environment, the shared configuration
+// files or the machine's role. Nothing is read or written yet: Probe does.
+func Open(ctx context.Context, rawURL string) (Store, error) {
+	scheme, rest, ok := strings.Cut(rawURL, "://")
+	if !ok {
+		if rawURL == "" {
+			return nil, pgerr.Newf(pgerr.InvalidParameterValue, "empty object store URL").WithHint("Use one of %s.", Schemes)
+		}
+		return NewFile(rawURL)
+	}
+	switch scheme {
+	case "file":
+		path, err := url.PathUnescape(rest)
+		if err != nil || path == "" {
+			return nil, pgerr.Newf(pgerr.InvalidParameterValue, "invalid object store URL %q", rawURL).WithHint("Use file:///absolute/folder.")
+		}
+		return NewFile(filepath.FromSlash(path))
+	case "memory":
+		return NewMemory(rest), nil
+	case "s3":
+		return openS3(ctx, rawURL)
+	}
+	return nil, pgerr.Newf(pgerr.FeatureNotSupported, "unknown object store scheme %q", scheme).WithHint("Use one of %s.", Schemes)
+}
+
+// probePrefix is where Probe writes.
+const probePrefix = "probe/"
+
+// Probe checks that the store can be reached and written, and that its conditional writes do what fencing relies on: creating twice
+// fails, replacing with a wrong ETag fails, and replacing what does not exist creates nothing.
+func Probe(ctx context.Context, s Store) (err error) {
+	var id [8]byte
+	_, _ = rand.Read(id[:]) // never fails
+	key := probePrefix + hex.EncodeToString(id[:])
+	info, err := s.PutIfAbsent(ctx, key, []byte("probe 1"))
+	if err != nil {
+		return fmt.Errorf("probe object store: %w", err)
+	}
+	defer func() {
+		if e := s.Delete(context.WithoutCancel(ctx), key, key+"-absent"); e != nil && err == nil {
+			err = fmt.Errorf("probe object store: %w", e)
+		}
+	}()
+	broken := func(what string) error {
+		return pgerr.Newf(pgerr.FeatureNotSupported, "object store %s does not support conditional writes: %s", s, what).
+			WithHint("Use a store with If-None-Match and If-Match on PUT (Amazon S3, MinIO, Ceph, Cloudflare R2, versitygw), or file://.")
+	}
+	if _, err := s.PutIfAbsent(ctx, key, []byte("probe 2")); err == nil {
+		return broken("an existing object was created again")
+	} else if !errors.Is(err, ErrPrecondition) {
+		return fmt.Errorf("probe object store: %w", err)
+	}
+	next, err := s.PutIfMatch(ctx, key, info.ETag, []byte("probe 3"))
+	if err != nil {
+		if errors.Is(err, ErrPrecondition) {
+			return broken("an object could not be replaced by its own ETag")
+		}
+		return fmt.Errorf("probe object store: %w", err)
+	}
+	if next.ETag == info.ETag {
+		return broken("the ETag did not change with the contents")
+	}
+	if _, err := s.PutIfMatch(ctx, key, info.ETag, []byte("probe 4")); err == nil {
+		return broken("an object was replaced in spite of a wrong ETag")
+	} else if !errors.Is(err, ErrPrecondition) && !errors.Is(err, ErrConflict) {
+		return fmt.Errorf("probe object store: %w", err)
+	}
+	if _, err := s.PutIfMatch(ctx, key+"-absent", info.ETag, []byte("probe 5")); err == nil {
+		return broken("replacing an object that does not exist created it")
+	} else if !errors.Is(err, ErrPrecondition) && !errors.Is(err, ErrNotFound) {
+		return fmt.Errorf("probe object store: %w", err)
+	}
+	return nil
+}

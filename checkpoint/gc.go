@@ -1,0 +1,169 @@
+package checkpoint
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/streamdb/streamdb/storage/object"
+)
+
+// deleteBatch is how many keys one call deletes.
+const deleteBatch = 500
+
+// discard finds out what the HEAD just written does not need any more: what manifests that left it referenced, and what attempts that
+// failed have written. Keys are deleted later, by collect. p.mu is held.
+func (p *publisher) discard() {
+	keep := map[string]bool{}
+	listed := map[string]bool{}
+	for _, r := range p.head.all() {
+		listed[r.Object] = true
+		for key := range p.objects[r.Object] {
+			keep[key] = true
+		}
+	}
+	dead := map[string]bool{}
+	for name, keys := range p.objects {
+		if !listed[name] {
+			for key := range keys {
+				dead[key] = !keep[key]
+			}
+			delete(p.objects, name)
+		}
+	}
+	for key, seq := range p.attempted {
+		if seq <= p.head.Seq {
+			dead[key] = !keep[key]
+			delete(p.attempted, key)
+		}
+	}
+	p.garbageMu.Lock()
+	defer p.garbageMu.Unlock()
+	for key, yes := range dead {
+		if yes && len(p.garbage) < garbageKeys {
+			p.garbage = append(p.garbage, key)
+		}
+	}
+}
+
+// collect deletes what discard has found. What cannot be deleted now is tried again with the next checkpoint.
+//
+// It is safe without looking at HEAD again: these keys were unreferenced in a HEAD that this server wrote, names are never reused, and a
+// server that has taken over meanwhile started from that HEAD or a later one.
+func (p *publisher) collect(ctx context.Context) error {
+	p.garbageMu.Lock()
+	keys := p.garbage
+	p.garbage = nil
+	p.garbageMu.Unlock()
+	err := p.hit("checkpoint/gc")
+	for err == nil && len(keys) > 0 {
+		n := min(len(keys), deleteBatch)
+		if err = p.store.Delete(ctx, keys[:n]...); err == nil {
+			keys = keys[n:]
+		}
+	}
+	if err != nil && len(keys) > 0 {
+		p.garbageMu.Lock()
+		p.garbage = append(p.garbage, keys...)
+		p.garbageMu.Unlock()
+		return fmt.Errorf("remove old checkpoints: %w", err)
+	}
+	return nil
+}
+
+// sweep removes what earlier servers left behind when they died between upload and commit.
+func (p *publisher) sweep(ctx context.Context) error {
+	p.mu.Lock()
+	h := p.head
+	keep := map[string]bool{}
+	for _, keys := range p.objects {
+		for key := range keys {
+			keep[key] = true
+		}
+	}
+	p.mu.Unlock()
+	return p.sweepList(ctx, h, keep)
+}
+
+func (p *publisher) sweepList(ctx context.Context, h *head, keep map[string]bool) error {
+	orphans, err := unreferenced(ctx, p.store, h, keep)
+	if err != nil || len(orphans) == 0 {
+		return err
+	}
+	now, _, err := readHead(ctx, p.store)
+	if err != nil {
+		return err
+	}
+	if now == nil || now.Term != h.Term {
+		return nil // another server's business now
+	}
+	for chunk := range slices.Chunk(orphans, deleteBatch) {
+		if err := p.store.Delete(ctx, chunk...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unreferenced lists the objects that no checkpoint of h needs and none in the making can: those written for h or an earlier HEAD and
+// not in keep.
+func unreferenced(ctx context.Context, store object.Store, h *head, keep map[string]bool) ([]string, error) {
+	var keys []string
+	for _, prefix := range []string{manifestPrefix, packPrefix, dataPrefix} {
+		err := store.List(ctx, prefix, func(info object.Info) error {
+			if seq, ok := tagOf(info.Key); ok && seq <= h.Seq && !keep[info.Key] {
+				keys = append(keys, info.Key)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("look for unreferenced objects: %w", err)
+		}
+	}
+	return keys, nil
+}
+
+// GC removes, or with dryRun only lists, the objects that no retained checkpoint needs. A server may be running on the store.
+func GC(ctx context.Context, store object.Store, dryRun bool, w io.Writer) error {
+	h, _, err := readHead(ctx, store)
+	if err != nil {
+		return err
+	}
+	if h == nil {
+		_, err := fmt.Fprintln(w, "no checkpoints")
+		return err
+	}
+	keep := map[string]bool{}
+	for _, r := range h.all() {
+		m, err := loadManifest(ctx, store, r)
+		if err != nil {
+			return err
+		}
+		for key := range m.objects() {
+			keep[key] = true
+		}
+	}
+	keys, err := unreferenced(ctx, store, h, keep)
+	if err != nil {
+		return err
+	}
+	done := "removed"
+	if dryRun {
+		done = "would remove"
+	}
+	for _, key := range keys {
+		if _, err := fmt.Fprintln(w, done, key); err != nil {
+			return err
+		}
+	}
+	if !dryRun {
+		for chunk := range slices.Chunk(keys, deleteBatch) {
+			if err := store.Delete(ctx, chunk...); err != nil {
+				return err
+			}
+		}
+	}
+	_, err = fmt.Fprintf(w, "%s %d objects; %d are in use\n", done, len(keys), len(keep))
+	return err
+}

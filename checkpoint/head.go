@@ -1,0 +1,219 @@
+package checkpoint
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	mrand "math/rand/v2"
+	"time"
+
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/storage/object"
+)
+
+const (
+	idBlock       = 10_000 // ids reserved per write of HEAD
+	claimAttempts = 20     // compare-and-sets of a claim that lose against others
+	headAttempts  = 10     // refusals of a write of HEAD that is known not to be applied
+	minBackoff    = 20 * time.Millisecond
+	maxBackoff    = 5 * time.Second
+)
+
+// ErrFenced: another server has taken the checkpoint store over; this one must stop.
+var ErrFenced = errors.New("another server has taken over the checkpoint store")
+
+func newNonce() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+// pause waits before attempt n+1, longer each time, with jitter.
+func pause(ctx context.Context, n int) error {
+	d := min(maxBackoff, minBackoff<<min(n, 16))
+	t := time.NewTimer(d/2 + mrand.N(d/2+1))
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+// readHead reads HEAD; nil when there is none.
+func readHead(ctx context.Context, store object.Store) (*head, string, error) {
+	data, info, err := store.Get(ctx, headKey)
+	if errors.Is(err, object.ErrNotFound) {
+		return nil, "", nil
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("read checkpoint head: %w", err)
+	}
+	h := &head{}
+	if err := openDoc("head", headFormat, store.String()+"/"+headKey, data, h); err != nil {
+		return nil, "", err
+	}
+	return h, info.ETag, nil
+}
+
+// claim makes this server the only one that can publish, and loads the newest completed checkpoint. next is the first free id.
+func (p *publisher) claim(ctx context.Context) (m *Manifest, next uint64, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for attempt := range claimAttempts {
+		if attempt > 0 {
+			if err := pause(ctx, attempt); err != nil {
+				return nil, 0, err
+			}
+		}
+		m, next, err = p.tryClaim(ctx)
+		if err == nil || !errors.Is(err, object.ErrPrecondition) && !object.IsRetryable(err) {
+			return m, next, err
+		}
+	}
+	return nil, 0, fmt.Errorf("take over checkpoint store %s: %w", p.store, err)
+}
+
+func (p *publisher) tryClaim(ctx context.Context) (*Manifest, uint64, error) {
+	old, etag, err := readHead(ctx, p.store)
+	if err != nil {
+		return nil, 0, err
+	}
+	next := &head{Format: headFormat, Term: 1, Seq: 1, IDsReservedTo: idBlock, Retained: []manifestRef{}}
+	first := uint64(1)
+	if old != nil {
+		// What cannot be read here must not be taken from a server that can.
+		if _, err := loadNewest(ctx, p.store, old); err != nil && !errors.Is(err, object.ErrNotFound) {
+			return nil, 0, err
+		}
+		c := *old
+		next = &c
+		first = old.IDsReservedTo + 1
+		next.Term, next.Seq, next.IDsReservedTo = old.Term+1, old.Seq+1, old.IDsReservedTo+idBlock
+	} else if err := p.noneWithoutHead(ctx); err != nil {
+		return nil, 0, err
+	}
+	next.Nonce, next.Holder, next.Updated = newNonce(), p.holder, time.Now().UTC()
+	data, err := sealDoc("head", headFormat, next)
+	if err != nil {
+		return nil, 0, err
+	}
+	var info object.Info
+	if old == nil {
+		info, err = p.store.PutIfAbsent(ctx, headKey, data)
+	} else {
+		info, err = p.store.PutIfMatch(ctx, headKey, etag, data)
+	}
+	if err != nil {
+		// It may be our own write all the same.
+		now, tag, readErr := readHead(ctx, p.store)
+		if readErr != nil || now == nil || now.Nonce != next.Nonce {
+			return nil, 0, err
+		}
+		info.ETag = tag
+	}
+	if err := p.hit("checkpoint/after-claim"); err != nil {
+		return nil, 0, err
+	}
+	p.head, p.etag = next, info.ETag
+	p.objects = map[string]map[string]bool{}
+	var newest *Manifest
+	for _, r := range next.all() {
+		m, err := loadManifest(ctx, p.store, r)
+		if err != nil {
+			return nil, 0, err
+		}
+		p.objects[r.Object] = m.objects()
+		if n := next.newest(); n != nil && n.Object == r.Object {
+			newest = m
+		}
+	}
+	if newest != nil {
+		if err := resolve(ctx, p.store, newest); err != nil {
+			return nil, 0, err
+		}
+	}
+	p.cur.Store(newest)
+	return newest, first, nil
+}
+
+// noneWithoutHead refuses to start empty where checkpoints lie without the HEAD that lists them: they would be swept away.
+func (p *publisher) noneWithoutHead(ctx context.Context) error {
+	return p.store.List(ctx, manifestPrefix, func(info object.Info) error {
+		return pgerr.Newf(pgerr.DataCorrupted, "%s has checkpoints (%s) but no %s", p.store, info.Key, headKey).
+			WithHint("Restore %s from a copy, or use another folder or prefix to start empty.", headKey)
+	})
+}
+
+// writeHead replaces HEAD by next, whose Term, Seq and Nonce identify the write: the commit point. It returns when the outcome is known,
+// or when ctx ends. While the outcome is not known nothing else may be written, since the write may still arrive.
+func (p *publisher) writeHead(ctx context.Context, next *head) error {
+	next.Nonce, next.Holder, next.Updated = newNonce(), p.holder, time.Now().UTC()
+	data, err := sealDoc("head", headFormat, next)
+	if err != nil {
+		return err
+	}
+	if len(p.unresolved) > 0 {
+		if err := p.resolveHead(ctx); err != nil {
+			return err
+		}
+	}
+	ambiguous := false
+	for attempt := 0; ; attempt++ {
+		info, err := p.store.PutIfMatch(ctx, headKey, p.etag, data)
+		if err == nil {
+			p.head, p.etag = next, info.ETag
+			return nil
+		}
+		ambiguous = ambiguous || object.IsAmbiguous(err)
+		if !ambiguous && (!errors.Is(err, object.ErrPrecondition) && !object.IsRetryable(err) || attempt >= headAttempts) {
+			return fmt.Errorf("write checkpoint head: %w", err)
+		}
+		now, etag, readErr := readHead(ctx, p.store)
+		switch {
+		case readErr != nil && !ambiguous:
+			return readErr
+		case readErr != nil: // ask again: the answer decides
+		case now != nil && now.Nonce == next.Nonce:
+			p.head, p.etag = next, etag
+			return nil
+		case now == nil || now.Nonce != p.head.Nonce:
+			return p.fenced(now)
+		default:
+			p.etag = etag
+		}
+		if ctxErr := pause(ctx, attempt); ctxErr != nil {
+			if ambiguous {
+				p.unresolved = next.Nonce
+			}
+			return fmt.Errorf("write checkpoint head: %w", errors.Join(err, ctxErr))
+		}
+	}
+}
+
+// resolveHead finds out whether a write that was given up when a context ended has been applied. If so, this server's view is out of
+// date and it must start again.
+func (p *publisher) resolveHead(ctx context.Context) error {
+	now, _, err := readHead(ctx, p.store)
+	if err != nil {
+		return err
+	}
+	if now == nil || now.Nonce != p.head.Nonce {
+		return p.fenced(now)
+	}
+	p.unresolved = ""
+	return nil
+}
+
+// fenced is the error of a server that another one has taken the store from.
+func (p *publisher) fenced(now *head) error {
+	if now == nil {
+		return pgerr.Wrap(pgerr.CrashShutdown, ErrFenced, "%s has lost its %s", p.store, headKey)
+	}
+	return pgerr.Wrap(pgerr.CrashShutdown, ErrFenced, "checkpoint store %s now belongs to %s (term %d; this server has term %d)",
+		p.store, now.Holder, now.Term, p.head.Term).
+		WithHint("Two servers must not share a checkpoint folder. Stop one of them, or give it its own --checkpoint-dir.")
+}

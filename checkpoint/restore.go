@@ -1,0 +1,256 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/streamdb/streamdb/state"
+	"github.com/streamdb/streamdb/storage/object"
+)
+
+const (
+	fetchParallelism = 8
+	fetchBytes       = 8 << 20 // per read of an object
+	loadAttempts     = 5       // when HEAD moves while a manifest is read
+)
+
+// Load returns the newest completed checkpoint with all of the jobs' positions and operator states, nil when there is none. A server may
+// be running on the store.
+func Load(ctx context.Context, store object.Store) (*Manifest, error) {
+	var last error
+	for range loadAttempts {
+		h, _, err := readHead(ctx, store)
+		if err != nil || h == nil {
+			return nil, err
+		}
+		m, err := loadNewest(ctx, store, h)
+		if err == nil {
+			return m, nil
+		}
+		if !errors.Is(err, object.ErrNotFound) {
+			return nil, err
+		}
+		last = err
+	}
+	return nil, last
+}
+
+// loadNewest reads the newest checkpoint of h completely.
+func loadNewest(ctx context.Context, store object.Store, h *head) (*Manifest, error) {
+	at := h.newest()
+	if at == nil {
+		return nil, nil
+	}
+	m, err := loadManifest(ctx, store, *at)
+	if err != nil {
+		return nil, err
+	}
+	return m, resolve(ctx, store, m)
+}
+
+// loadManifest reads and checks a manifest; bytes outside of it are not read.
+func loadManifest(ctx context.Context, store object.Store, at manifestRef) (*Manifest, error) {
+	where := store.String() + "/" + at.Object
+	data, _, err := store.Get(ctx, at.Object)
+	if err != nil {
+		return nil, fmt.Errorf("read manifest: %w", err)
+	}
+	doc := &manifestDoc{}
+	if err := openDoc("manifest", manifestFormat, where, data, doc); err != nil {
+		return nil, err
+	}
+	if int64(len(data)) != at.Size || castagnoli(data) != at.CRC {
+		return nil, corrupt(where, "it is not the manifest that %s names", headKey)
+	}
+	return manifestOf(doc, at), nil
+}
+
+// resolve reads catalog, positions, operator states and inline files of m.
+func resolve(ctx context.Context, store object.Store, m *Manifest) error {
+	group, gctx := errgroup.WithContext(ctx)
+	group.SetLimit(fetchParallelism)
+	var mu sync.Mutex
+	read := func(r ref, set func([]byte)) {
+		group.Go(func() error {
+			data, err := readRef(gctx, store, r)
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			set(data)
+			return nil
+		})
+	}
+	if m.catalogRef != nil {
+		read(*m.catalogRef, func(b []byte) { m.Catalog = b })
+	}
+	for _, s := range m.Jobs {
+		for name, r := range s.refs.positions {
+			read(r, func(b []byte) { s.Positions[name] = b })
+		}
+		for name, r := range s.refs.operators {
+			read(r, func(b []byte) { s.Operators[name] = b })
+		}
+		if s.State == nil {
+			continue
+		}
+		for _, list := range [][]state.Handle{s.State.Base, s.State.Deltas} {
+			for i := range list {
+				if s.refs.memory[list[i].Name] {
+					read(s.refs.files[list[i].Name], func(b []byte) { list[i].Inline = b })
+				}
+			}
+		}
+	}
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("read checkpoint %d: %w", m.ID, err)
+	}
+	return nil
+}
+
+// readRef reads and checks the bytes of r, which are few.
+func readRef(ctx context.Context, store object.Store, r ref) ([]byte, error) {
+	data, where := r.Inline, "inline data of a manifest"
+	if r.Object != "" {
+		var err error
+		where = store.String() + "/" + r.Object
+		if data, err = store.GetRange(ctx, r.Object, r.Offset, r.Size); err != nil {
+			return nil, err
+		}
+	}
+	if int64(len(data)) != r.Size || castagnoli(data) != r.CRC {
+		return nil, corrupt(where, "%d bytes from offset %d have checksum %08x instead of %d with %08x", len(data), r.Offset, castagnoli(data), r.Size, r.CRC)
+	}
+	if data == nil {
+		data = []byte{}
+	}
+	return data, nil
+}
+
+// Fetch makes the state of s local: every handle of the snapshot it returns has its bytes inline, or a file dir/Name. Files that dir or
+// one of the folders in local has already, under the same name with the same size and checksum, are not read from the store. nil when
+// s has no state.
+func Fetch(ctx context.Context, store object.Store, s *JobState, dir string, local ...string) (*state.Snapshot, error) {
+	if s.State == nil {
+		return nil, nil
+	}
+	if s.refs == nil {
+		return nil, fmt.Errorf("fetch state of job %d: it was not loaded from a checkpoint", s.Job)
+	}
+	snap := *s.State
+	snap.Base, snap.Deltas = slices.Clone(snap.Base), slices.Clone(snap.Deltas)
+	group, gctx := errgroup.WithContext(ctx)
+	group.SetLimit(fetchParallelism)
+	seen := map[string]bool{}
+	for _, list := range [][]state.Handle{snap.Base, snap.Deltas} {
+		for i := range list {
+			h := &list[i]
+			if s.refs.memory[h.Name] {
+				continue // inline already
+			}
+			path := filepath.Join(dir, filepath.FromSlash(h.Name))
+			if !filepath.IsLocal(filepath.FromSlash(h.Name)) {
+				return nil, corrupt("manifest", "invalid file name %q", h.Name)
+			}
+			h.Path = path
+			if r := s.refs.files[h.Name]; !seen[h.Name] {
+				seen[h.Name] = true
+				name := h.Name
+				group.Go(func() error { return fetchFile(gctx, store, r, name, path, local) })
+			}
+		}
+	}
+	if err := group.Wait(); err != nil {
+		return nil, fmt.Errorf("fetch state of %q: %w", s.Name, err)
+	}
+	return &snap, nil
+}
+
+// fetchFile makes path hold the bytes of r.
+func fetchFile(ctx context.Context, store object.Store, r ref, name, path string, local []string) error {
+	if sameFile(path, r) {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, dir := range local {
+		if from := filepath.Join(dir, filepath.FromSlash(name)); sameFile(from, r) && os.Link(from, path) == nil {
+			return nil
+		}
+	}
+	return download(ctx, store, r, path)
+}
+
+// sameFile reports whether the file at path has the bytes of r.
+func sameFile(path string, r ref) bool {
+	st, err := os.Stat(path)
+	if err != nil || st.Size() != r.Size {
+		return false
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
+	_, err = io.Copy(sum, file)
+	return err == nil && sum.Sum32() == r.CRC
+}
+
+// download writes the bytes of r to path, checked; path appears whole or not at all.
+func download(ctx context.Context, store object.Store, r ref, path string) (err error) {
+	out, err := os.CreateTemp(filepath.Dir(path), strings.TrimSuffix(filepath.Base(path), ".sst")+".part-")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		err = errors.Join(err, out.Close())
+		if err == nil {
+			err = os.Rename(out.Name(), path)
+		}
+		if err != nil {
+			err = errors.Join(err, os.Remove(out.Name()))
+		}
+	}()
+	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
+	got := int64(0)
+	for got < r.Size || got == 0 && r.Size > 0 {
+		data := r.Inline
+		if r.Object != "" {
+			if data, err = store.GetRange(ctx, r.Object, r.Offset+got, min(fetchBytes, r.Size-got)); err != nil {
+				return err
+			}
+		}
+		if len(data) == 0 {
+			break
+		}
+		if _, err := io.MultiWriter(out, sum).Write(data); err != nil {
+			return err
+		}
+		got += int64(len(data))
+	}
+	if got != r.Size || sum.Sum32() != r.CRC {
+		return corrupt(store.String()+"/"+r.Object, "%d bytes from offset %d have checksum %08x instead of %d with %08x", got, r.Offset, sum.Sum32(), r.Size, r.CRC)
+	}
+	return nil
+}
+
+// sortedJobs lists a manifest's job ids in order.
+func sortedJobs(m *Manifest) []uint64 { return slices.Sorted(maps.Keys(m.Jobs)) }
