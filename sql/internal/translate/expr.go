@@ -208,7 +208,11 @@ func (p *Parser) identExpr() *frag {
 	if after := p.Peek(n + 1); after.Is("(") && (n > 0 || t.IsName("UT")) {
 		return p.funcExpr(true)
 	} else if after.K == lex.Str && (n > 0 || t.IsName("UT")) { // func_name 'literal'
-		return p.typedLiteral()
+		if f := p.typedLiteral(); f != nil {
+			return f
+		}
+		p.I++
+		p.Syntax()
 	}
 	if !t.IsName("UC") {
 		if t.K == lex.Ident && t.Cat == 'T' { // only a function could have this name
