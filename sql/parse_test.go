@@ -292,3 +292,16 @@ func TestQuoteIdent(t *testing.T) {
 		require.Equal(t, want, QuoteIdent(in))
 	}
 }
+
+// TestConcurrent parses from several goroutines: the pool's parsers are not shared while in use.
+func TestConcurrent(t *testing.T) {
+	texts := lines(t, "roundtrip.sql")
+	for i := range 4 {
+		t.Run(strconv.Itoa(i), func(t *testing.T) {
+			t.Parallel()
+			for _, s := range texts {
+				parseOne(t, s)
+			}
+		})
+	}
+}

@@ -22,6 +22,7 @@ func isSpace(c byte) bool   { return c == ' ' || c >= '\t' && c <= '\r' && c != 
 
 const opChars = "+-*/<>=~!@#%^&|`?"
 
+// at returns the byte k after the next one, 0 beyond the end.
 func (l *lexer) at(k int) byte {
 	if l.i+k < len(l.s) {
 		return l.s[l.i+k]
@@ -29,7 +30,7 @@ func (l *lexer) at(k int) byte {
 	return 0
 }
 
-// skip whitespace and comments; reports whether a newline was crossed.
+// space skips white space and comments; it reports whether it crossed the end of a line.
 func (l *lexer) space() (nl bool) {
 	for l.i < len(l.s) {
 		c := l.s[l.i]
@@ -67,6 +68,7 @@ func (l *lexer) space() (nl bool) {
 	return nl
 }
 
+// next scans one token.
 func (l *lexer) next() Token {
 	l.space()
 	p := l.i
@@ -81,9 +83,9 @@ func (l *lexer) next() Token {
 	case (c == 'e' || c == 'E') && l.at(1) == '\'':
 		l.i++
 		return tok2(l, Str, l.quoted(true), p)
-	case (c == 'n' || c == 'N') && l.at(1) == '\'':
+	case (c == 'n' || c == 'N') && l.at(1) == '\'': // N'..' is nchar '..'
 		l.i++
-		return tok2(l, Str, l.quoted(false), p)
+		return Token{K: Ident, Val: "nchar", Cat: Category("nchar"), Pos: p, End: l.i}
 	case (c == 'b' || c == 'B' || c == 'x' || c == 'X') && l.at(1) == '\'':
 		l.i++
 		return tok2(l, Bit, strings.ToLower(string(c))+l.quoted(false), p)
@@ -201,8 +203,10 @@ func (l *lexer) next() Token {
 	panic("unreachable")
 }
 
+// tok2 makes a token from p to the cursor.
 func tok2(l *lexer, k Kind, v string, p int) Token { return Token{K: k, Val: v, Pos: p, End: l.i} }
 
+// asciiLower folds A-Z alone, as PostgreSQL does in UTF8 databases for ASCII.
 func asciiLower(s string) string {
 	b := []byte(s)
 	for i, c := range b {

@@ -8,6 +8,7 @@ import (
 	"github.com/streamdb/streamdb/internal/pgerr"
 )
 
+// number scans a number, with the forms of later versions: 0x1F, 0o17, 0b1, 1_000.
 func (l *lexer) number() Token {
 	p := l.i
 	digits := func(set string) {
@@ -59,7 +60,7 @@ func (l *lexer) number() Token {
 	return normNumber(k, v, base, p, l.i)
 }
 
-// normNumber: an integer literal which fits int8 stays Int, everything else is numeric (as in scan.l).
+// normNumber makes the token: what fits int8 is Int, anything else Num.
 func normNumber(k Kind, v string, base, p, end int) Token {
 	t := Token{K: k, Val: v, Pos: p, End: end}
 	if k != Int {

@@ -7,6 +7,7 @@ import (
 	"github.com/streamdb/streamdb/internal/pgerr"
 )
 
+// qident scans a quoted identifier.
 func (l *lexer) qident() string {
 	p := l.i
 	l.i++
@@ -26,7 +27,7 @@ func (l *lexer) qident() string {
 	}
 }
 
-// quoted reads '...' with continuation segments separated by a newline.
+// quoted scans '..' with its continuations on later lines; esc says that backslashes escape.
 func (l *lexer) quoted(esc bool) string {
 	p := l.i
 	l.i++
@@ -67,7 +68,7 @@ func (l *lexer) quoted(esc bool) string {
 	}
 }
 
-// continued looks past whitespace containing a newline for another quote; leaves i on it.
+// continued looks past white space with a line end for another quote, and leaves i on it.
 func (l *lexer) continued() bool {
 	save := l.i
 	if l.space() && l.at(0) == '\'' && !strings.Contains(l.s[save:l.i], "/*") {
@@ -77,6 +78,7 @@ func (l *lexer) continued() bool {
 	return false
 }
 
+// escape decodes one escape of E'..'.
 func (l *lexer) escape(b *strings.Builder) {
 	p := l.i
 	l.i++
@@ -143,6 +145,7 @@ func (l *lexer) escape(b *strings.Builder) {
 	}
 }
 
+// uescape scans an optional UESCAPE clause.
 func (l *lexer) uescape() byte {
 	save := l.i
 	l.space()
@@ -176,6 +179,7 @@ func hexDigit(c byte) int {
 	return -1
 }
 
+// unescapeU decodes the escapes of U&.. strings and identifiers.
 func unescapeU(s string, esc byte, pos int) string {
 	var b strings.Builder
 	for i := 0; i < len(s); {
@@ -225,6 +229,7 @@ func unescapeU(s string, esc byte, pos int) string {
 	return b.String()
 }
 
+// surrogate joins a pair.
 func surrogate(hi, lo rune, pos int) rune {
 	if lo < 0xDC00 || lo > 0xDFFF {
 		Fail(pgerr.SyntaxError, pos, "invalid Unicode surrogate pair")
@@ -232,6 +237,7 @@ func surrogate(hi, lo rune, pos int) rune {
 	return (hi-0xD800)<<10 + (lo - 0xDC00) + 0x10000
 }
 
+// checkRune refuses what is no character.
 func checkRune(r rune, pos int) {
 	if r >= 0xD800 && r < 0xE000 {
 		Fail(pgerr.SyntaxError, pos, "invalid Unicode surrogate pair")

@@ -22,6 +22,7 @@ const (
 	variadicCall = pgext.Schema + `."` + pgext.MarkVariadic + `"(`
 )
 
+// funcExpr parses a function call, with WITHIN GROUP, FILTER and OVER when deco is set.
 func (p *Parser) funcExpr(deco bool) *frag {
 	t, save := p.Cur(), p.I
 	if t.K == lex.Ident && funcKeyword[t.Val] && (t.Cat == 'C' || t.Cat == 'R' || t.Val == "current_schema" && !p.Peek(1).Is("(")) {
@@ -143,6 +144,7 @@ func (p *Parser) callDecorations(args []*frag) (out []*frag, over *frag) {
 	return args, nil
 }
 
+// orderMark parses the ORDER BY keys of a call; each becomes asc(x), desc(x) or asc_default(x) around nulls_first or nulls_last.
 func (p *Parser) orderMark(pos int, name string) *frag {
 	var xs []*frag
 	for {

@@ -8,6 +8,7 @@ import (
 	"github.com/streamdb/streamdb/sql/pgext"
 )
 
+// parenExpr parses "( query )" or "( expr, .. )": one of the results is nil.
 func (p *Parser) parenExpr() (*query, []*frag) {
 	p.Enter()
 	defer p.Leave()
@@ -49,6 +50,7 @@ func (p *Parser) parenExpr() (*query, []*frag) {
 	return nil, xs
 }
 
+// indirection parses .name, .*, [i] and [lo:hi] behind a parenthesised expression, parameter or column.
 func (p *Parser) indirection(x *frag) *frag {
 	for {
 		t := p.Cur()
@@ -86,6 +88,7 @@ func (p *Parser) indirection(x *frag) *frag {
 	}
 }
 
+// cExpr parses a primary expression.
 func (p *Parser) cExpr() *frag {
 	t := p.Cur()
 	switch t.K {
@@ -128,6 +131,7 @@ func (p *Parser) cExpr() *frag {
 	return nil
 }
 
+// identExpr parses what begins with a word: keywords with a syntax of their own, typed literals, calls and columns.
 func (p *Parser) identExpr() *frag {
 	t := p.Cur()
 	if t.K == lex.Ident {
@@ -250,6 +254,7 @@ func (p *Parser) identExpr() *frag {
 	return c
 }
 
+// arrayLit parses "[" elements "]", nested ones included.
 func (p *Parser) arrayLit(pos int) *frag {
 	p.Enter()
 	defer p.Leave()
@@ -271,6 +276,7 @@ func (p *Parser) arrayLit(pos int) *frag {
 	return ext(pos, pgext.MarkArray, xs...)
 }
 
+// caseExpr parses CASE.
 func (p *Parser) caseExpr() *frag {
 	t := p.Next()
 	k := []*frag{at(t.Pos, "CASE")}
@@ -293,6 +299,7 @@ func (p *Parser) caseExpr() *frag {
 	return seq(lvAtom, append(k, lit(" END"))...)
 }
 
+// typedLiteral parses type 'text'; nil with the cursor unmoved when it is something else.
 func (p *Parser) typedLiteral() (f *frag) {
 	save := p.I
 	t := p.Cur()
@@ -308,6 +315,12 @@ func (p *Parser) typedLiteral() (f *frag) {
 	if p.Cur().K != lex.Str {
 		p.I = save
 		return nil
+	}
+	switch ty { // a constant without a length is not cut to one character, as a column would be
+	case "char", "character", "nchar", "national char", "national character":
+		ty = "bpchar"
+	case "bit":
+		ty = `"bit"`
 	}
 	text := p.Next()
 	return ext(t.Pos, pgext.MarkLiteral, strAt(t.Pos, ty), strAt(text.Pos, text.Val))

@@ -7,6 +7,8 @@ import (
 	"github.com/streamdb/streamdb/sql/pgext"
 )
 
+// wrap builds the general FROM item, LATERAL (SELECT marker(args) [FROM inner]) AS alias (cols): the only place where TiDB allows a
+// list of column names.
 func (p *Parser) wrap(pos int, kind string, args []*frag, inner, alias, cols *frag) *frag {
 	k := []*frag{lit("LATERAL (SELECT "), ext(pos, kind, args...)}
 	if inner != nil {
@@ -22,6 +24,7 @@ func (p *Parser) wrap(pos int, kind string, args []*frag, inner, alias, cols *fr
 	return seq(0, k...)
 }
 
+// alias parses an optional alias with an optional column list. EMIT is no keyword, so EMIT ON WINDOW CLOSE is looked for first.
 func (p *Parser) alias() (alias, cols *frag) {
 	if p.Accept("as") {
 		alias = ident(p.ColID())
@@ -36,12 +39,14 @@ func (p *Parser) alias() (alias, cols *frag) {
 	return alias, cols
 }
 
+// tableRef parses one item of a FROM list.
 func (p *Parser) tableRef() *frag {
 	p.Enter()
 	defer p.Leave()
 	return p.joins(p.tablePrimary())
 }
 
+// tablePrimary parses a FROM item without joins.
 func (p *Parser) tablePrimary() *frag {
 	t := p.Cur()
 	if p.Is("(") {
@@ -110,6 +115,7 @@ func (p *Parser) tablePrimary() *frag {
 	return p.relation(t.Pos, r)
 }
 
+// relation parses what may follow the name of a relation.
 func (p *Parser) relation(pos int, r *frag) *frag {
 	alias, cols := p.alias()
 	var sys *frag
@@ -147,6 +153,7 @@ func (p *Parser) relation(pos int, r *frag) *frag {
 	return r
 }
 
+// derived parses the alias of a sub-select; lateral says that it may refer to items on its left.
 func (p *Parser) derived(pos int, q *query, lateral bool) *frag {
 	alias, cols := p.alias()
 	body := paren(q.render())
@@ -169,6 +176,7 @@ func (p *Parser) derived(pos int, q *query, lateral bool) *frag {
 	return seq(0, body, lit(" AS "), alias)
 }
 
+// colDefs parses the column definitions of a function that returns records.
 func (p *Parser) colDefs() []*frag {
 	p.Expect("(")
 	var out []*frag
@@ -189,6 +197,7 @@ func (p *Parser) colDefs() []*frag {
 	return out
 }
 
+// funcTable parses what may follow functions in FROM.
 func (p *Parser) funcTable(pos int, kind string, fs []*frag) *frag {
 	if p.Accept("with", "ordinality") {
 		fs = append(fs, ext(-1, pgext.MarkOrdinality))
@@ -214,6 +223,7 @@ func (p *Parser) funcTable(pos int, kind string, fs []*frag) *frag {
 	return p.wrap(pos, kind, fs, nil, alias, cols)
 }
 
+// parenTable parses "( .. )" in FROM which starts like a query: it is one, or a joined table whose first item is one.
 func (p *Parser) parenTable() (*query, *frag) {
 	p.Enter()
 	defer p.Leave()
@@ -245,6 +255,7 @@ func (p *Parser) parenTable() (*query, *frag) {
 	return nil, tab
 }
 
+// joinAlias parses the alias of a parenthesised join.
 func (p *Parser) joinAlias(j *frag) *frag {
 	pos := p.Cur().Pos
 	alias, cols := p.alias()

@@ -4,10 +4,12 @@ import (
 	"github.com/streamdb/streamdb/sql/pgext"
 )
 
+// joinAhead reports whether a join begins at the cursor.
 func (p *Parser) joinAhead() bool {
 	return p.Any("join", "inner", "left", "right", "full", "cross", "natural")
 }
 
+// joins parses the joins behind l.
 func (p *Parser) joins(l *frag) *frag {
 	for p.joinAhead() {
 		l = p.join(l)
@@ -15,6 +17,7 @@ func (p *Parser) joins(l *frag) *frag {
 	return l
 }
 
+// join parses one join behind its left side.
 func (p *Parser) join(l *frag) *frag {
 	t := p.Cur()
 	natural := p.Accept("natural")

@@ -29,8 +29,10 @@ const (
 // expr parses an expression whose operators bind at least as tightly as min.
 func (p *Parser) expr(min int) *frag { return p.exprX(min, false) }
 
+// bExpr parses b_expr, the expressions without boolean operators.
 func (p *Parser) bExpr() *frag { return p.exprX(0, true) }
 
+// exprList parses expressions separated by commas.
 func (p *Parser) exprList() []*frag {
 	var out []*frag
 	for {
@@ -48,6 +50,7 @@ func (p *Parser) exprX(min int, b bool) *frag {
 	return p.infixLoop(p.prefix(b), min, b)
 }
 
+// prefix parses a prefix operator with its operand, or a primary expression.
 func (p *Parser) prefix(b bool) *frag {
 	t := p.Cur()
 	switch {
@@ -63,6 +66,7 @@ func (p *Parser) prefix(b bool) *frag {
 	return p.cExpr()
 }
 
+// isCmp reports whether s is one of the comparisons that do not associate.
 func isCmp(s string) bool {
 	switch s {
 	case "<", ">", "=", "<=", ">=", "<>":
@@ -71,6 +75,7 @@ func isCmp(s string) bool {
 	return false
 }
 
+// anyOp parses an operator symbol or OPERATOR(schema.symbol).
 func (p *Parser) anyOp() *frag {
 	if p.Accept("operator", "(") {
 		name := ""
@@ -91,6 +96,7 @@ func (p *Parser) anyOp() *frag {
 	return str(p.Next().Val)
 }
 
+// infixLevel gives the level of the infix or postfix operator at the cursor, 0 if there is none.
 func (p *Parser) infixLevel(b bool) int {
 	t := p.Cur()
 	switch t.K {
@@ -153,6 +159,7 @@ func (p *Parser) infixLevel(b bool) int {
 	return 0
 }
 
+// infixLoop parses the operators behind l that bind at least as tightly as min.
 func (p *Parser) infixLoop(l *frag, min int, b bool) *frag {
 	for {
 		lv := p.infixLevel(b)
@@ -167,6 +174,7 @@ func (p *Parser) infixLoop(l *frag, min int, b bool) *frag {
 	}
 }
 
+// infixOne parses one operator of level lv; operand reports whether it ended with an operand.
 func (p *Parser) infixOne(l *frag, lv int, b bool) (out *frag, operand bool) {
 	t := p.Cur()
 	switch lv {
@@ -207,6 +215,7 @@ func (p *Parser) infixOne(l *frag, lv int, b bool) (out *frag, operand bool) {
 	return p.inTest(l, b)
 }
 
+// anyName parses a possibly qualified name as quoted text.
 func (p *Parser) anyName() *frag {
 	s := quoteIdent(p.ColID().Val)
 	for p.Accept(".") {
@@ -263,6 +272,7 @@ func either(cond bool, yes, no string) string {
 	return no
 }
 
+// quantified parses op ANY|ALL|SOME (..) behind l; nil with the cursor unmoved when it is something else.
 func (p *Parser) quantified(t *lex.Token, l *frag) *frag {
 	save := p.I
 	var op *frag

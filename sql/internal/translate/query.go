@@ -53,11 +53,13 @@ func (q *query) render() *frag {
 	return seq(0, k...)
 }
 
+// startsSelect reports whether the token n after the cursor begins a query without parentheses.
 func (p *Parser) startsSelect(n int) bool {
 	t := p.Peek(n)
 	return t.K == lex.Ident && (t.Val == "select" || t.Val == "values" || t.Val == "with" || t.Val == "table")
 }
 
+// parenSelect reports whether the "(" at the cursor opens a query, however nested.
 func (p *Parser) parenSelect() bool {
 	n := 0
 	for p.Peek(n).Is("(") {
@@ -66,6 +68,7 @@ func (p *Parser) parenSelect() bool {
 	return n > 0 && p.startsSelect(n)
 }
 
+// queryFrom parses a query, SelectStmt; first is its first operand where that was parsed already.
 func (p *Parser) queryFrom(first *query) *query {
 	p.Enter()
 	defer p.Leave()
@@ -188,6 +191,7 @@ func (p *Parser) fetchValue(q *query) *frag {
 	return l
 }
 
+// setop parses UNION and EXCEPT (lv 0) or INTERSECT (lv 1).
 func (p *Parser) setop(lv int, first *query) *query {
 	var l *query
 	if lv == 0 {
@@ -223,6 +227,7 @@ func (p *Parser) setop(lv int, first *query) *query {
 	}
 }
 
+// selectPrimary parses one operand of a set operation.
 func (p *Parser) selectPrimary() *query {
 	t := p.Cur()
 	switch {
@@ -242,6 +247,7 @@ func (p *Parser) selectPrimary() *query {
 	return nil
 }
 
+// selectParens parses "(" query ")".
 func (p *Parser) selectParens() *query {
 	p.Enter()
 	defer p.Leave()
@@ -257,6 +263,7 @@ func (p *Parser) selectParens() *query {
 	return q
 }
 
+// with parses a WITH clause.
 func (p *Parser) with() *frag {
 	t := p.Next()
 	s := "WITH "
@@ -289,6 +296,7 @@ func (p *Parser) with() *frag {
 	}
 }
 
+// nameList parses "(" names ")".
 func (p *Parser) nameList() *frag {
 	p.Expect("(")
 	var k []*frag
@@ -302,6 +310,7 @@ func (p *Parser) nameList() *frag {
 	return paren(seq(0, list(k)...))
 }
 
+// values parses VALUES.
 func (p *Parser) values() *query {
 	t := p.Next()
 	var rows []*frag

@@ -5,6 +5,7 @@ import (
 	"github.com/streamdb/streamdb/sql/pgext"
 )
 
+// simpleSelect parses one SELECT without ORDER BY and LIMIT.
 func (p *Parser) simpleSelect() *query {
 	t := p.Next()
 	k := []*frag{at(t.Pos, "SELECT ")}
@@ -102,6 +103,7 @@ func (p *Parser) simpleSelect() *query {
 	return &query{body: seq(0, k...), pos: t.Pos}
 }
 
+// groupItem parses one item of GROUP BY.
 func (p *Parser) groupItem() *frag {
 	t := p.Cur()
 	switch {
@@ -138,6 +140,7 @@ func (p *Parser) starAlias() {
 	}
 }
 
+// target parses one item of a select list.
 func (p *Parser) target() *frag {
 	t := p.Cur()
 	if p.Accept("*") {
@@ -169,6 +172,7 @@ func (p *Parser) target() *frag {
 	return x
 }
 
+// ordinal turns an integer constant, in parentheses or not, into a column number which keeps its position.
 func (p *Parser) ordinal(start int, x *frag) *frag {
 	a, b := start, p.I-1
 	for a < b && p.Toks[a].Is("(") && p.Toks[b].Is(")") {
@@ -180,6 +184,7 @@ func (p *Parser) ordinal(start int, x *frag) *frag {
 	return x
 }
 
+// sortList parses the keys of an ORDER BY. Without ordinals a constant is put into parentheses, since TiDB reads a bare one as a column number.
 func (p *Parser) sortList(ordinals bool) []*frag {
 	var out []*frag
 	for {

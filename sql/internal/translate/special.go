@@ -72,6 +72,7 @@ func (p *Parser) specialFunc() *frag {
 	return f
 }
 
+// trim parses the rest of TRIM.
 func (p *Parser) trim(t *lex.Token) *frag {
 	name := "btrim"
 	switch {

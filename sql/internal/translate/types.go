@@ -4,6 +4,7 @@ import (
 	"github.com/streamdb/streamdb/sql/internal/lex"
 )
 
+// typeText parses a type as a string constant with its place.
 func (p *Parser) typeText() *frag {
 	pos := p.Cur().Pos
 	return strAt(pos, p.typeName())
@@ -12,6 +13,7 @@ func (p *Parser) typeText() *frag {
 // TypeName parses a type and returns its canonical text: keywords as written in lower case, names quoted where needed.
 func (p *Parser) TypeName() string { return p.typeName() }
 
+// typeName parses Typename.
 func (p *Parser) typeName() string {
 	s := ""
 	if p.Accept("setof") {
@@ -40,6 +42,7 @@ func (p *Parser) typeName() string {
 	return s
 }
 
+// typeMods parses an optional "(" modifiers ")".
 func (p *Parser) typeMods() string {
 	if !p.Accept("(") {
 		return ""
@@ -69,6 +72,7 @@ func (p *Parser) typeMods() string {
 	return s + ")"
 }
 
+// simpleType parses SimpleTypename.
 func (p *Parser) simpleType() string {
 	t := p.Cur()
 	if t.K == lex.Ident && t.Cat != 0 {
@@ -129,6 +133,7 @@ func (p *Parser) simpleType() string {
 	return s + p.typeMods()
 }
 
+// intervalFields parses the optional fields of an interval type.
 func (p *Parser) intervalFields() string {
 	if !p.Any("year", "month", "day", "hour", "minute", "second") {
 		return ""

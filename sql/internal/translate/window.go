@@ -8,6 +8,7 @@ import (
 	"github.com/streamdb/streamdb/sql/pgext"
 )
 
+// windowSpec parses "(" window specification ")".
 func (p *Parser) windowSpec() *frag {
 	p.Expect("(")
 	var k []*frag
@@ -91,6 +92,7 @@ func (p *Parser) frameExtent() *frag {
 	return seq(0, lit("BETWEEN "), a.text, lit(" AND "), b.text)
 }
 
+// frameBound parses one bound of a frame.
 func (p *Parser) frameBound() bound {
 	pos := p.Cur().Pos
 	switch {
