@@ -11,5 +11,10 @@ func families() [][]entry {
 		patternFunctions(),
 		regexpFunctions(),
 		mathFunctions(),
+		datetimeFunctions(),
+		jsonFunctions(),
+		arrayFunctions(),
+		setFunctions(),
+		systemFunctions(),
 	}
 }
