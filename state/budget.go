@@ -16,7 +16,7 @@ const (
 	minOverlayBytes = 4 << 20
 	// softPercent of the limit is where clean entries are evicted and early barriers asked for: what arrives while a flush runs
 	// has to fit into the rest.
-	softPercent = 50
+	softPercent = 60
 
 	fileCacheShards = 4
 	// fileCacheFiles is the number of open SST readers that all stores share.

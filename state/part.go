@@ -56,6 +56,7 @@ type Part struct {
 	tombs       []purge    // tombstones that may be purged
 	writtenSeq  uint32     // all changes up to it are in deltas
 	ingestedSeq uint32     // all changes up to it are in Pebble
+	evictNow    bool       // memory was short when Pebble took them
 }
 
 // dirtySet is what one seal froze.
@@ -218,6 +219,8 @@ func (p *Part) maintain() {
 	tombs := p.tombs
 	p.tombs = nil
 	ingested := p.ingestedSeq
+	soft = soft || p.evictNow
+	p.evictNow = false
 	if c := p.store.cold; c != p.cold {
 		p.reader.close()
 		p.cold.release()

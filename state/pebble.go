@@ -120,7 +120,7 @@ func (s *Store) pebbleOptions() *pebble.Options {
 
 // publish gives the parts the present content of Pebble, which has everything that is in deltas.
 func (s *Store) publish() {
-	fresh := newColdSnap(s.db)
+	fresh, short := newColdSnap(s.db), s.budget.Soft()
 	s.mu.Lock()
 	old := s.cold
 	s.cold = fresh
@@ -130,6 +130,8 @@ func (s *Store) publish() {
 			p.ingestedSeq = p.writtenSeq
 			p.tombs = append(p.tombs, p.held...)
 			p.held = nil
+			// All parts give way, not only those that come first: what stays makes the next flush come sooner.
+			p.evictNow = short
 		}
 		p.news.Store(true)
 	}
@@ -201,6 +203,8 @@ func (s *Store) filesToIngest(ctx context.Context, ds []delta) ([]string, error)
 // waitForCompactions holds back ingestions while level 0 is deep: ingestion, unlike writes, has no brake of its own in Pebble.
 func (s *Store) waitForCompactions(ctx context.Context) error {
 	var limit <-chan time.Time
+	start := time.Now()
+	defer func() { s.stats.Throttled += time.Since(start) }()
 	for s.db.db.Metrics().Levels[0].Sublevels > l0ThrottleSublevels {
 		if limit == nil {
 			t := time.NewTimer(l0ThrottleWait)

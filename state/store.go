@@ -8,6 +8,7 @@ import (
 	"sort"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -90,10 +91,12 @@ type Metrics struct {
 	Inline, Merges, Ingests, Bases int64
 	IngestedBytes                  int64
 	Evictions                      int64
-	PebbleOpen                     bool
-	PebbleBytes                    int64
-	L0Sublevels                    int
-	CacheBytes, CompactedBytes     int64
+	// Throttled is the time that ingestions waited for compactions.
+	Throttled                  time.Duration
+	PebbleOpen                 bool
+	PebbleBytes                int64
+	L0Sublevels                int
+	CacheBytes, CompactedBytes int64
 }
 
 // NewMemory returns a store of the memory backend that never touches a disk: for one-shot queries and tests.
