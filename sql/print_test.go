@@ -307,11 +307,8 @@ func printOp(schema, name string) string {
 }
 
 func printOperand(e ast.ExprNode) string {
-	switch x := pgext.ExprOf(e).(type) {
-	case *pgext.Const, *pgext.Column, *pgext.Param, *pgext.Subquery, *pgext.Row:
-		return printExpr(e)
-	case *pgext.Call:
-		_ = x
+	switch pgext.ExprOf(e).(type) {
+	case *pgext.Const, *pgext.Column, *pgext.Param, *pgext.Subquery, *pgext.Row, *pgext.Call:
 		return printExpr(e)
 	}
 	return "(" + printExpr(e) + ")"

@@ -130,7 +130,7 @@ func (p *Parser) infixLevel(b bool) int {
 		case "collate":
 			return pCollate
 		case "at":
-			if !b && p.IsN("at", "time", "zone") {
+			if !b && p.IsN("at", "time") {
 				return pAt
 			}
 		}
