@@ -1,0 +1,191 @@
+package object_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/johannesboyne/gofakes3"
+	"github.com/johannesboyne/gofakes3/backend/s3mem"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"net/http/httptest"
+
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/storage/object"
+	"github.com/streamdb/streamdb/storage/object/objecttest"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// Idle connections of the HTTP client, which ends them by itself.
+		goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"))
+}
+
+func openURL(t *testing.T, url string) object.Store {
+	t.Helper()
+	s, err := object.Open(context.Background(), url)
+	require.NoError(t, err)
+	return s
+}
+
+// s3Env gives the SDK credentials and keeps it from looking at the machine's.
+func s3Env(t *testing.T) {
+	t.Helper()
+	t.Setenv("AWS_ACCESS_KEY_ID", "test")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+	t.Setenv("AWS_CONFIG_FILE", filepath.Join(t.TempDir(), "none"))
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", filepath.Join(t.TempDir(), "none"))
+	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+}
+
+func TestMemory(t *testing.T) {
+	objecttest.Run(t, func(t *testing.T) object.Store { return openURL(t, "memory://x") })
+}
+
+func TestFile(t *testing.T) {
+	objecttest.Run(t, func(t *testing.T) object.Store { return openURL(t, "file://"+filepath.Join(t.TempDir(), "deep", "er")) })
+}
+
+func TestS3(t *testing.T) {
+	s3Env(t)
+	for _, prefix := range []string{"", "some/prefix"} {
+		objecttest.Run(t, func(t *testing.T) object.Store {
+			server := objecttest.NewS3Server(t, "bucket")
+			server.PageSize = 2
+			return openURL(t, server.StoreURL(prefix))
+		})
+	}
+}
+
+func TestFaultyWithoutFaults(t *testing.T) {
+	objecttest.Run(t, func(*testing.T) object.Store { return objecttest.NewFaulty(object.NewMemory("x"), nil) })
+}
+
+func TestFileLinksAndLeavesNoTemporaryFiles(t *testing.T) {
+	dir, ctx := t.TempDir(), context.Background()
+	s := openURL(t, dir)
+	path := filepath.Join(dir, "local.sst")
+	require.NoError(t, os.WriteFile(path, []byte("x"), 0o644))
+	_, err := s.PutFile(ctx, "data/x", path)
+	require.NoError(t, err)
+	a, err := os.Stat(path)
+	require.NoError(t, err)
+	b, err := os.Stat(filepath.Join(dir, "data", "x"))
+	require.NoError(t, err)
+	require.True(t, os.SameFile(a, b))
+	_, err = s.PutIfMatch(ctx, "no", "tag", []byte("y"))
+	require.ErrorIs(t, err, object.ErrPrecondition)
+	temps, err := os.ReadDir(filepath.Join(dir, ".tmp"))
+	require.NoError(t, err)
+	require.Empty(t, temps)
+}
+
+func TestMultipart(t *testing.T) {
+	s3Env(t)
+	server := objecttest.NewS3Server(t, "bucket")
+	s := openURL(t, server.StoreURL(""))
+	ctx := context.Background()
+	want := bytes.Repeat([]byte("0123456789abcdef"), (70<<20)/16)
+	path := filepath.Join(t.TempDir(), "big")
+	require.NoError(t, os.WriteFile(path, want, 0o644))
+	info, err := s.PutFile(ctx, "big", path)
+	require.NoError(t, err)
+	require.Equal(t, int64(len(want)), info.Size)
+	got, _, err := s.Get(ctx, "big")
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(want, got))
+
+	server.Fault = func(r *http.Request) (int, bool) {
+		if r.URL.Query().Get("partNumber") == "3" {
+			return http.StatusForbidden, false
+		}
+		return 0, false
+	}
+	_, err = s.PutFile(ctx, "big2", path)
+	require.ErrorIs(t, err, object.ErrForbidden)
+	require.Zero(t, server.Uploads(), "a failed upload is aborted")
+}
+
+func TestS3Faults(t *testing.T) {
+	s3Env(t)
+	ctx := context.Background()
+	server := objecttest.NewS3Server(t, "bucket")
+	s := openURL(t, server.StoreURL("p"))
+	status, apply, times := 0, false, 0
+	server.Fault = func(*http.Request) (int, bool) {
+		if times--; times < 0 {
+			return 0, false
+		}
+		return status, apply
+	}
+	status, times = http.StatusServiceUnavailable, 2
+	_, err := s.Put(ctx, "a", []byte("x"))
+	require.NoError(t, err, "throttling passes")
+
+	// Applied, answered with an error, tried again by the SDK: the precondition fails on our own success, and the caller must look.
+	status, apply, times = http.StatusInternalServerError, true, 1
+	_, err = s.PutIfAbsent(ctx, "b", []byte("mine"))
+	require.ErrorIs(t, err, object.ErrPrecondition)
+	data, _, err := s.Get(ctx, "b")
+	require.NoError(t, err)
+	require.Equal(t, "mine", string(data))
+
+	status, apply, times = http.StatusConflict, false, 100
+	_, err = s.PutIfAbsent(ctx, "c", nil)
+	require.ErrorIs(t, err, object.ErrConflict)
+	require.True(t, object.IsRetryable(err))
+	status, times = http.StatusForbidden, 100
+	_, err = s.Put(ctx, "d", nil)
+	require.ErrorIs(t, err, object.ErrForbidden)
+	require.Equal(t, pgerr.InsufficientPrivilege, pgerr.CodeOf(err))
+	require.Contains(t, pgerr.From(err).Hint, "credentials")
+}
+
+func TestS3Trouble(t *testing.T) {
+	s3Env(t)
+	ctx := context.Background()
+	server := objecttest.NewS3Server(t, "bucket")
+	other := openURL(t, fmt.Sprintf("s3://nosuch?endpoint=%s", server.URL))
+	err := object.Probe(ctx, other)
+	require.ErrorIs(t, err, object.ErrNoBucket)
+	require.Contains(t, pgerr.From(err).Hint, `"nosuch"`)
+
+	server.Close()
+	down := openURL(t, server.StoreURL(""))
+	_, err = down.Put(ctx, "a", nil)
+	require.ErrorIs(t, err, object.ErrUnavailable)
+	require.True(t, object.IsAmbiguous(err))
+	require.ErrorContains(t, err, "connection refused")
+	require.Contains(t, pgerr.From(err).Hint, "can be reached")
+}
+
+// A server without conditional writes must not be used: two writers could both believe to have won.
+func TestProbeRefusesStoresWithoutConditionalWrites(t *testing.T) {
+	s3Env(t)
+	backend := s3mem.New()
+	require.NoError(t, backend.CreateBucket("bucket"))
+	server := httptest.NewServer(gofakes3.New(backend).Server())
+	defer server.Close()
+	s := openURL(t, "s3://bucket?endpoint="+server.URL)
+	_, err := s.Put(context.Background(), "a/b", []byte("hello"))
+	require.NoError(t, err)
+	got, err := s.GetRange(context.Background(), "a/b", 1, 3)
+	require.NoError(t, err)
+	require.Equal(t, "ell", string(got))
+	err = object.Probe(context.Background(), s)
+	require.ErrorContains(t, err, "does not support conditional writes")
+	require.NoError(t, s.Delete(context.Background(), "a/b"))
+}
+
+func TestOpenRefusesBadURLs(t *testing.T) {
+	for _, url := range []string{"", "ftp://x", "s3://", "s3://b?endpont=x", "s3://b?force_path_style=maybe", "s3://key:secret@b", "file://"} {
+		_, err := object.Open(context.Background(), url)
+		require.Error(t, err, url)
+		require.NotEmpty(t, pgerr.From(err).Hint, url)
+	}
+}
