@@ -199,16 +199,17 @@ func parseBinaryNumeric(b []byte) (Numeric, error) {
 }
 
 func appendBinaryNumeric(dst []byte, n *Numeric) []byte {
-	special := func(sign uint16) []byte {
-		return append(dst, 0, 0, 0, 0, byte(sign>>8), byte(sign), 0, 0)
+	// PostgreSQL's infinities carry 0x20 in their scale word.
+	special := func(sign uint16, scale byte) []byte {
+		return append(dst, 0, 0, 0, 0, byte(sign>>8), byte(sign), 0, scale)
 	}
 	switch n.Form {
 	case NaN:
-		return special(numBinNaN)
+		return special(numBinNaN, 0)
 	case PosInf:
-		return special(numBinPosInf)
+		return special(numBinPosInf, 0x20)
 	case NegInf:
-		return special(numBinNegInf)
+		return special(numBinNegInf, 0x20)
 	}
 	var buf [64]byte
 	digits := buf[:0]
@@ -256,6 +257,14 @@ func appendBinaryNumeric(dst []byte, n *Numeric) []byte {
 	return dst
 }
 
+// wireFloat64 returns the bits of f, every NaN as C's.
+func wireFloat64(f float64) uint64 {
+	if f != f {
+		return 0x7FF8 << 48
+	}
+	return math.Float64bits(f)
+}
+
 // AppendBinary appends the binary wire form of row i of v, which must not be NULL.
 func AppendBinary(dst []byte, v *Vector, i int) []byte {
 	switch v.Type.OID {
@@ -266,7 +275,7 @@ func AppendBinary(dst []byte, v *Vector, i int) []byte {
 	case OIDText, OIDVarchar:
 		return append(dst, v.Str[i]...)
 	case OIDFloat8:
-		return binary.BigEndian.AppendUint64(dst, math.Float64bits(v.Float[i]))
+		return binary.BigEndian.AppendUint64(dst, wireFloat64(v.Float[i]))
 	}
 	return v.Get(i).AppendBinary(dst)
 }
@@ -291,7 +300,7 @@ func (d Datum) AppendBinary(dst []byte) []byte {
 	case OIDFloat4:
 		return binary.BigEndian.AppendUint32(dst, math.Float32bits(float32(d.Float)))
 	case OIDFloat8:
-		return binary.BigEndian.AppendUint64(dst, math.Float64bits(d.Float))
+		return binary.BigEndian.AppendUint64(dst, wireFloat64(d.Float))
 	case OIDNumeric:
 		return appendBinaryNumeric(dst, &d.Num)
 	case OIDInterval:
@@ -309,15 +318,19 @@ func (d Datum) AppendBinary(dst []byte) []byte {
 		return appendBinaryRecord(dst, d.Str)
 	}
 	if e, ok := d.Type.Elem(); ok {
-		return appendBinaryArray(dst, e.OID, d.Str)
+		return appendBinaryArray(dst, d.Type.OID, e.OID, d.Str)
 	}
 	return append(dst, d.Str...)
 }
 
-func appendBinaryArray(dst []byte, elem OID, s string) []byte {
+func appendBinaryArray(dst []byte, oid, elem OID, s string) []byte {
 	a, err := DecodeArray(s)
 	if err != nil {
 		a = Array{Elem: elem}
+	}
+	if len(a.Dims) == 0 && (oid == OIDInt2Vector || oid == OIDOidVector) {
+		// These types always have one dimension.
+		a.Dims = []Dim{{}}
 	}
 	flags := uint32(0)
 	for i := range a.Elems {

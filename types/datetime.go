@@ -230,7 +230,12 @@ func localOffset(local int64, loc *time.Location) int {
 			return before
 		case beforeTime >= boundary && afterTime >= boundary:
 			before = after
-			_, end = end.ZoneBounds()
+			// A zone's rule can report a bound that does not move on; the loop must.
+			_, next := end.ZoneBounds()
+			if !next.After(end) {
+				return before
+			}
+			end = next
 			continue
 		case beforeTime > afterTime:
 			// Skipped by a forward jump: the offset before it.

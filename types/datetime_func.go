@@ -72,6 +72,14 @@ func ErrDateField(name string, t Type) error {
 	return pgerr.Newf(pgerr.FeatureNotSupported, "unit \"%s\" not supported for type %s", name, t)
 }
 
+// ErrTruncField is PostgreSQL's error for a field that date_trunc does not have: there, fields known to extract alone are not recognized.
+func ErrTruncField(name string, t Type) error {
+	if f := ParseDateField(name); f >= FieldEpoch && f < FieldTimezone {
+		return pgerr.Newf(pgerr.InvalidParameterValue, "unit \"%s\" not recognized for type %s", name, t)
+	}
+	return ErrDateField(name, t)
+}
+
 // isoWeekMonday returns the Monday (days since 2000-01-01) of the week that holds days.
 func isoWeekMonday(days int64) int64 {
 	// 2000-01-03 was a Monday.
@@ -136,11 +144,11 @@ func truncDays(f DateField, days int64) int64 {
 
 // DateTrunc truncates a timestamp to a field; ok is false for a field that date_trunc does not have.
 func DateTrunc(f DateField, ts int64) (r int64, ok bool) {
-	if f == FieldInvalid || f > FieldMillennium {
-		return 0, false
-	}
 	if IsTimestampInfinite(ts) {
 		return ts, true
+	}
+	if f == FieldInvalid || f > FieldMillennium {
+		return 0, false
 	}
 	if u := truncUnit(f); u != 0 {
 		return floorDiv64(ts, u) * u, true
@@ -151,11 +159,11 @@ func DateTrunc(f DateField, ts int64) (r int64, ok bool) {
 // DateTruncTZ truncates a timestamptz to a field of local time in loc. Fields below a day keep the instant's own offset, so that the two hours of a
 // night when clocks go back stay apart.
 func DateTruncTZ(f DateField, ts int64, loc *time.Location) (r int64, ok bool, err error) {
-	if f == FieldInvalid || f > FieldMillennium {
-		return 0, false, nil
-	}
 	if IsTimestampInfinite(ts) {
 		return ts, true, nil
+	}
+	if f == FieldInvalid || f > FieldMillennium {
+		return 0, false, nil
 	}
 	off, _ := zoneOffset(ts, loc)
 	local := ts + int64(off)*microsPerSecond
@@ -197,11 +205,11 @@ func DateTruncInterval(f DateField, iv Interval) (r Interval, ok bool) {
 
 // DateBin returns the start of the bin of width stride, counted from origin, that holds ts: also before origin and before 1970.
 func DateBin(stride Interval, ts, origin int64) (int64, error) {
-	if stride.Months != 0 {
-		return 0, pgerr.Newf(pgerr.FeatureNotSupported, "timestamps cannot be binned into intervals containing months or years")
-	}
 	if IsTimestampInfinite(ts) {
 		return ts, nil
+	}
+	if stride.Months != 0 {
+		return 0, pgerr.Newf(pgerr.FeatureNotSupported, "timestamps cannot be binned into intervals containing months or years")
 	}
 	if IsTimestampInfinite(origin) {
 		return 0, pgerr.Newf(pgerr.DatetimeFieldOverflow, "origin out of range")
@@ -378,11 +386,11 @@ func datePartDate(f DateField, days int64) (n Numeric, null, ok bool) {
 
 // datePartTimestamp takes local time for the fields and the instant for the epoch.
 func datePartTimestamp(f DateField, local, instant int64) (n Numeric, null, ok bool) {
-	if f == FieldInvalid || f >= FieldTimezone {
-		return n, false, false
-	}
 	if IsTimestampInfinite(local) {
 		return infinitePart(f, local > 0)
+	}
+	if f == FieldInvalid || f >= FieldTimezone {
+		return n, false, false
 	}
 	days := floorDiv64(local, microsPerDay)
 	us := local - days*microsPerDay

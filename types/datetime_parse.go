@@ -45,6 +45,7 @@ const (
 	dtMDFieldOverflow
 	dtIntervalOverflow
 	dtZoneOverflow
+	dtIntervalRange
 )
 
 func (e dtErr) report(typ, text string) error {
@@ -55,6 +56,8 @@ func (e dtErr) report(typ, text string) error {
 		return pgerr.Newf(pgerr.DatetimeFieldOverflow, "date/time field value out of range: \"%s\"", text).WithHint("Perhaps you need a different \"datestyle\" setting.")
 	case dtIntervalOverflow:
 		return pgerr.Newf(pgerr.IntervalFieldOverflow, "interval field value out of range: \"%s\"", text)
+	case dtIntervalRange:
+		return errIntervalRange()
 	case dtZoneOverflow:
 		return pgerr.Newf(pgerr.InvalidTimeZoneDisplacementValue, "time zone displacement out of range: \"%s\"", text)
 	}
@@ -287,6 +290,8 @@ type dateDecoder struct {
 	zone      *time.Location
 	badZone   string
 	noNow     bool
+	timeOnly  bool
+	abbrev    string // zone was given by this abbreviation
 }
 
 // atoi reads leading digits like strtoint; rest is what follows them.
@@ -625,7 +630,7 @@ func (d *dateDecoder) text(fields []dateField, i int) (tmask, ptype int, e dtErr
 	s := fields[i].text
 	if off, zone, ok := AbbrevOffset(s); ok {
 		if zone != nil {
-			d.zone = zone
+			d.zone, d.abbrev = zone, s
 			return maskTZ, 0, dtOK
 		}
 		d.east = off
@@ -662,7 +667,7 @@ func (d *dateDecoder) text(fields []dateField, i int) (tmask, ptype int, e dtErr
 	case tkUnits:
 		return 0, t.val, dtOK
 	case tkISOTime:
-		if d.mask&maskDate != maskDate || i+1 >= len(fields) {
+		if !d.timeOnly && d.mask&maskDate != maskDate || i+1 >= len(fields) {
 			return 0, 0, dtBadFormat
 		}
 		switch fields[i+1].typ {
@@ -923,6 +928,8 @@ func (d *dateDecoder) validate() dtErr {
 // offset returns the zone of the text in seconds east of UTC, the session's when it names none.
 func (d *dateDecoder) offset(local int64) int {
 	switch {
+	case d.abbrev != "":
+		return abbrevOffsetAt(local, d.zone, d.abbrev)
 	case d.zone != nil:
 		return localOffset(local, d.zone)
 	case d.mask&maskTZ != 0:
@@ -933,7 +940,7 @@ func (d *dateDecoder) offset(local int64) int {
 
 func parseDateTime(f *Format, typ, text string, timeOnly bool) (*dateDecoder, error) {
 	fields, e := splitDateTime(text)
-	d := &dateDecoder{f: f, special: -1}
+	d := &dateDecoder{f: f, special: -1, timeOnly: timeOnly}
 	if e == dtOK {
 		e = d.decode(fields, timeOnly)
 	}

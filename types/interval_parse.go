@@ -28,9 +28,9 @@ var intervalUnits = map[string]dateToken{
 
 // ivlBuilder adds up the fields of an interval; over is set when one leaves its range.
 type ivlBuilder struct {
-	months, days int64
-	us           int64
-	over         bool
+	years, months, days int64
+	us                  int64
+	over                bool
 }
 
 func (b *ivlBuilder) addTo(dst *int64, v, scale int64) {
@@ -79,7 +79,7 @@ func (b *ivlBuilder) addFractDays(f float64, scale int) {
 // add adds v + f of a unit; mask is the part it claims.
 func (b *ivlBuilder) add(unit int, v int64, f float64) (mask int, e dtErr) {
 	years := func(scale int64) {
-		b.addTo(&b.months, v, 12*scale)
+		b.addTo(&b.years, v, scale)
 		b.addTo(&b.months, int64(math.RoundToEven(f*float64(scale)*12)), 1)
 	}
 	switch unit {
@@ -127,7 +127,7 @@ func (b *ivlBuilder) add(unit int, v int64, f float64) (mask int, e dtErr) {
 	default:
 		return 0, dtBadFormat
 	}
-	if b.months != int64(int32(b.months)) || b.days != int64(int32(b.days)) {
+	if b.years != int64(int32(b.years)) || b.months != int64(int32(b.months)) || b.days != int64(int32(b.days)) {
 		b.over = true
 	}
 	if b.over {
@@ -243,7 +243,11 @@ func decodeInterval(fields []dateField, rng int32, sqlStandard bool) (Interval, 
 }
 
 func (b *ivlBuilder) interval(negate bool) (Interval, dtErr) {
-	iv := Interval{Months: int32(b.months), Days: int32(b.days), Micros: b.us}
+	months := b.years*monthsPerYear + b.months
+	if months != int64(int32(months)) {
+		return Interval{}, dtIntervalRange
+	}
+	iv := Interval{Months: int32(months), Days: int32(b.days), Micros: b.us}
 	if negate {
 		var err error
 		if iv, err = IntervalNeg(iv); err != nil {

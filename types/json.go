@@ -541,6 +541,9 @@ func appendJSONBKey(dst []byte, s string) []byte {
 	if err != nil {
 		return appendEscaped(append(dst, jsonKeyInvalid), s)
 	}
+	if j.Kind == JSONArray && len(j.Elems) == 0 {
+		return append(dst, jsonKeyEmptyArray)
+	}
 	return appendJSONKey(dst, &j)
 }
 
@@ -559,9 +562,6 @@ func appendJSONKey(dst []byte, j *JSONTree) []byte {
 		}
 		return append(dst, jsonKeyBool, 0)
 	case JSONArray:
-		if len(j.Elems) == 0 {
-			return append(dst, jsonKeyEmptyArray)
-		}
 		dst = binary.BigEndian.AppendUint32(append(dst, jsonKeyArray), uint32(len(j.Elems)))
 		for i := range j.Elems {
 			dst = appendJSONKey(dst, &j.Elems[i])

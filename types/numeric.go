@@ -769,7 +769,7 @@ func (n Numeric) ToFloat64() (float64, error) {
 	}
 	s := n.String()
 	f, err := strconv.ParseFloat(s, 64)
-	if err != nil {
+	if err != nil || f == 0 && n.Sign() != 0 {
 		return 0, pgerr.Newf(pgerr.NumericValueOutOfRange, "\"%s\" is out of range for type double precision", s)
 	}
 	return f, nil

@@ -393,7 +393,7 @@ func powerInt(base *Numeric, exp int, expScale int16) (Numeric, error) {
 	if f+1 < -maxDisplayScale {
 		return Numeric{Scale: maxDisplayScale}, nil
 	}
-	rscale := clampScale(minSigDigits-int(f), base.Scale, expScale)
+	rscale := clampScale(minSigDigits, base.Scale, expScale)
 	switch exp {
 	case 0:
 		return NumRound(Numeric{Coef: 1}, rscale)

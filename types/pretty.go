@@ -32,20 +32,15 @@ func ParseChunk(ts []Type, text string) (*Chunk, error) {
 
 func (c *Chunk) parseLine(ts []Type, line string) error {
 	head, rest, _ := strings.Cut(line, " ")
-	w := int64(1)
-	if len(head) > 1 {
-		v, err := strconv.ParseInt(head[1:], 10, 64)
-		if err != nil {
-			return pgerr.Newf(pgerr.SyntaxError, "bad weight %q", head)
-		}
-		w = v
-	}
-	switch head[0] {
-	case '-':
-		w = -w
-	case '+':
-	default:
+	if head[0] != '+' && head[0] != '-' {
 		return pgerr.Newf(pgerr.SyntaxError, "row must start with + or -, not %q", head)
+	}
+	if len(head) == 1 {
+		head += "1"
+	}
+	w, err := strconv.ParseInt(head, 10, 64)
+	if err != nil {
+		return pgerr.Newf(pgerr.SyntaxError, "bad weight %q", head)
 	}
 	row := make([]Datum, len(ts))
 	for i, t := range ts {

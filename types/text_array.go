@@ -26,7 +26,7 @@ type arrayParser struct {
 
 // parseArrayText reads an array literal into the storage form.
 func parseArrayText(f *Format, elem Type, s string) (string, error) {
-	p := arrayParser{f: f, elem: elem, text: s, a: Array{Elem: elem.OID}}
+	p := arrayParser{f: f, elem: T(elem.OID), text: s, a: Array{Elem: elem.OID}}
 	lowers, lens, err := p.bounds()
 	if err != nil {
 		return "", err
@@ -150,6 +150,9 @@ func (p *arrayParser) list(level int) error {
 	}
 	p.space()
 	if p.pos < len(p.text) && p.text[p.pos] == '}' {
+		if level > 0 {
+			return errArray(p.text, "Unexpected \"%c\" character.", '}')
+		}
 		p.pos++
 		return p.close(level, 0)
 	}

@@ -89,6 +89,38 @@ func AbbrevOffset(abbrev string) (offset int, zone *time.Location, ok bool) {
 	return 0, nil, false
 }
 
+// maxAbbrevPeriods bounds how many periods of a zone abbrevOffsetAt looks through, each way.
+const maxAbbrevPeriods = 500
+
+// abbrevOffsetAt returns what abbrev meant in loc at a local time: its latest use up to then, else its first use after, else the zone's own offset.
+func abbrevOffsetAt(local int64, loc *time.Location, abbrev string) int {
+	own := localOffset(local, loc)
+	at := time.Unix(floorDiv64(local, microsPerSecond)+pgEpochUnix-int64(own), 0).In(loc)
+	t := at
+	for range maxAbbrevPeriods {
+		if name, off := t.Zone(); strings.EqualFold(name, abbrev) {
+			return off
+		}
+		start, _ := t.ZoneBounds()
+		if start.IsZero() {
+			break
+		}
+		t = start.Add(-time.Second)
+	}
+	t = at
+	for range maxAbbrevPeriods {
+		if name, off := t.Zone(); strings.EqualFold(name, abbrev) {
+			return off
+		}
+		_, end := t.ZoneBounds()
+		if end.IsZero() || !end.After(t) {
+			break
+		}
+		t = end
+	}
+	return own
+}
+
 // ZoneByText resolves the zone argument of AT TIME ZONE: an abbreviation, a name or a POSIX offset; 22023 when it is none.
 func ZoneByText(zone string) (*time.Location, error) {
 	if off, loc, ok := AbbrevOffset(zone); ok {
