@@ -1,0 +1,906 @@
+package op
+
+import (
+	"encoding/binary"
+	"errors"
+	"slices"
+
+	"github.com/streamdb/streamdb/checkpoint"
+	"github.com/streamdb/streamdb/planner/plan"
+	"github.com/streamdb/streamdb/sql/expr"
+	"github.com/streamdb/streamdb/types"
+)
+
+// aggOp is the hash aggregation.
+//
+// State tables: 0 (staged), group key → group row:
+//
+//	version 1 · uvarint length and values of the key as first seen (byte keys only) · varint count · per call its words as varints, then
+//	uvarint length and bytes of its variable part
+//
+// 1 (ordered), for calls that need the values themselves: group key, call number, entry → count, value (see the calls).
+// 2 (ordered), "w" in the first key group → watermark of OnClose, as in watermarkOp.
+//
+// The group table is the working copy: groups changed since the last checkpoint are put into table 0 before a checkpoint barrier returns. While
+// the table is complete an absent group does not exist; after an eviction, or a restore that stopped at the budget, it is looked up.
+type aggOp struct {
+	base
+	groups   *groupTable
+	calls    []aggCall
+	vars     [][]callVar // per group, when a call has a variable part
+	hasVar   bool
+	state    table
+	side     table
+	marks    table
+	complete bool
+
+	keyTypes []types.Type
+	epoch    uint32
+	dirty    []uint32 // groups touched in the epoch, with the output they had before in old
+	oldKind  []outKind
+	oldErrs  map[int]error
+	old      *types.Chunk
+	unsaved  []uint32 // groups to be put at the next checkpoint
+	loaded   []uint32 // groups read from state since the last checkpoint: recently used
+	reported int64
+
+	mark     int64
+	marked   bool
+	markDue  bool // to be forwarded at the barrier
+	markSave bool
+	pend     []Watermark // of other group columns, to be forwarded at the barrier
+
+	grp   []uint32
+	batch aggBatch
+	lateN types.Chunk
+	sel   []uint16
+	out   *outBuf
+	fresh *types.Chunk
+	key   []byte
+	val   []byte
+}
+
+var _ Operator = (*aggOp)(nil)
+
+// outKind tells what a group shows: nothing, a row, or an error in place of its row.
+type outKind uint8
+
+const (
+	outNone outKind = iota
+	outRow
+	outError
+)
+
+// Words of an aggregation's group row behind the key's.
+const (
+	aggFlags = rowUser     // low half: epoch of the last touch; then flags
+	aggCount = rowUser + 1 // sum of weights
+	aggWords = rowUser + 2 // first word of the calls
+)
+
+const (
+	flagOut     = 1 << 32 // has been emitted: state holds an output of it
+	flagStored  = 1 << 33 // table 0 has an entry
+	flagUnsaved = 1 << 34 // is in unsaved
+	flagFailed  = 1 << 35 // what has been emitted is an error
+)
+
+const aggStateVersion = 1
+
+func (o *aggOp) Open(ctx *Context) error {
+	o.ctx = ctx
+	a := o.node.Agg
+	in := ctx.InputTypes[0]
+	for _, c := range a.GroupBy {
+		o.keyTypes = append(o.keyTypes, in[c])
+	}
+	var err error
+	if o.state, err = openTable(ctx, o.node, 0, stagedMode); err != nil {
+		return err
+	}
+	if o.side, err = openTable(ctx, o.node, 1, orderedMode); err != nil {
+		return err
+	}
+	words := aggWords - rowUser
+	o.old = &types.Chunk{}
+	o.fresh = &types.Chunk{}
+	for i, c := range a.Calls {
+		call, err := o.newCall(i, c)
+		if err != nil {
+			return err
+		}
+		o.calls = append(o.calls, call)
+		words += call.place(rowUser + words)
+		o.hasVar = o.hasVar || call.variable()
+		o.old.Cols = append(o.old.Cols, &types.Vector{Type: c.Type})
+		o.fresh.Cols = append(o.fresh.Cols, &types.Vector{Type: c.Type})
+	}
+	o.groups = newGroupTable(o.keyTypes, words)
+	o.out = newOutBuf(o.node.Schema.Types())
+	o.oldErrs = map[int]error{}
+	o.epoch = 1
+	o.complete = true
+	if o.state.part != nil {
+		if err := o.restore(); err != nil {
+			return err
+		}
+	}
+	if a.Global {
+		return o.openGlobal()
+	}
+	return nil
+}
+
+// openGlobal makes the one group of an aggregation without group columns exist, so that its row is emitted even without input.
+func (o *aggOp) openGlobal() error {
+	one := &types.Chunk{N: 1}
+	h := o.groups.hashes(one, nil)
+	var g [1]uint32
+	if err := o.groups.lookup(one, nil, h, g[:], o.added); err != nil {
+		return err
+	}
+	if o.groups.row(g[0])[aggFlags]&flagOut == 0 {
+		return o.touch(g[0], o.groups.row(g[0]))
+	}
+	return nil
+}
+
+// added prepares a new group: it is read from state when that may have it.
+func (o *aggOp) added(g uint32, _ int) error {
+	row := o.groups.row(g)
+	if o.hasVar {
+		o.growVars(g)
+	}
+	if o.complete {
+		return nil
+	}
+	o.key = o.groups.appendKey(o.key[:0], row)
+	v, ok, err := o.state.get(keyGroup(o.ctx, row[rowHash]), o.key)
+	if err != nil || !ok {
+		return err
+	}
+	o.loaded = append(o.loaded, g)
+	return o.decodeGroup(g, row, v)
+}
+
+func (o *aggOp) growVars(g uint32) {
+	for int(g) >= len(o.vars) {
+		o.vars = append(o.vars, nil)
+	}
+	o.vars[g] = make([]callVar, len(o.calls))
+}
+
+func (o *aggOp) callVars(g uint32) []callVar {
+	if !o.hasVar {
+		return nil
+	}
+	return o.vars[g]
+}
+
+func (o *aggOp) Process(_ int, c *types.Chunk, out Emitter) error {
+	if o.node.Agg.OnClose >= 0 && o.marked {
+		var err error
+		if c, err = o.dropLate(c); err != nil {
+			return err
+		}
+	}
+	n := c.Rows()
+	if n == 0 {
+		return nil
+	}
+	if cap(o.grp) < n {
+		o.grp = make([]uint32, max(n, types.MaxChunkRows))
+	}
+	grp := o.grp[:n]
+	if err := o.groups.lookup(c, o.node.Agg.GroupBy, o.groups.hashes(c, o.node.Agg.GroupBy), grp, o.added); err != nil {
+		return err
+	}
+	b := &o.batch
+	b.c, b.groups, b.rows, b.weights = c, grp, c.Sel, nil
+	if c.Weights != nil {
+		b.weights = b.wbuf[:0]
+		for i := range n {
+			b.weights = append(b.weights, c.Weights[c.Row(i)])
+		}
+		b.wbuf = b.weights
+	}
+	width, slabs := o.groups.width, o.groups.slabs
+	for i, g := range grp {
+		at := int(g&(slabRows-1)) * width
+		row := slabs[g>>slabBits][at : at+aggWords]
+		if uint32(row[aggFlags]) != o.epoch {
+			if err := o.touch(g, o.groups.row(g)); err != nil {
+				return err
+			}
+		}
+		if b.weights == nil {
+			row[aggCount]++
+		} else {
+			row[aggCount] += uint64(b.weights[i])
+		}
+	}
+	for _, call := range o.calls {
+		if err := call.update(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropLate diverts rows whose window has closed.
+func (o *aggOp) dropLate(c *types.Chunk) (*types.Chunk, error) {
+	end := c.Cols[o.node.Agg.GroupBy[o.node.Agg.OnClose]]
+	o.sel = o.sel[:0]
+	for i := range c.Rows() {
+		r := c.Row(i)
+		if !end.IsNull(r) && end.Int[r] < o.mark {
+			if err := o.ctx.Errors.Late(o.node, c, r); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		o.sel = append(o.sel, uint16(r))
+	}
+	if len(o.sel) == c.Rows() {
+		return c, nil
+	}
+	if o.sel == nil {
+		o.sel = []uint16{}
+	}
+	o.lateN = types.Chunk{Cols: c.Cols, N: c.N, Sel: o.sel, Weights: c.Weights}
+	return &o.lateN, nil
+}
+
+// touch lists a group as changed in this epoch and keeps the output that it has now.
+func (o *aggOp) touch(g uint32, row []uint64) error {
+	flags := row[aggFlags]
+	row[aggFlags] = flags&^uint64(^uint32(0)) | uint64(o.epoch)
+	if row[aggFlags]&flagUnsaved == 0 && o.state.part != nil {
+		row[aggFlags] |= flagUnsaved
+		o.unsaved = append(o.unsaved, g)
+	}
+	if o.node.Agg.OnClose >= 0 {
+		return nil
+	}
+	at := len(o.dirty)
+	o.dirty = append(o.dirty, g)
+	kind := outNone
+	if flags&flagOut != 0 {
+		var err error
+		if kind, err = o.finish(g, row, o.old.Cols); err != nil {
+			if kind != outError {
+				return err
+			}
+			o.oldErrs[at] = err
+		}
+	} else {
+		for _, v := range o.old.Cols {
+			v.AppendNull()
+		}
+	}
+	o.oldKind = append(o.oldKind, kind)
+	return nil
+}
+
+// finish appends the results of a group's calls to cols. An error of an aggregate (outError) leaves NULLs; any other error is one of the state.
+func (o *aggOp) finish(g uint32, row []uint64, cols []*types.Vector) (outKind, error) {
+	var failed error
+	vars := o.callVars(g)
+	for j, call := range o.calls {
+		n := cols[j].Len()
+		var cv *callVar
+		if vars != nil {
+			cv = &vars[j]
+		}
+		if err := call.final(row, cv, cols[j]); err != nil {
+			var fatal stateError
+			if errors.As(err, &fatal) {
+				return outNone, fatal.error
+			}
+			cols[j].Resize(n)
+			cols[j].AppendNull()
+			if failed == nil {
+				failed = err
+			}
+		}
+	}
+	if failed != nil {
+		return outError, failed
+	}
+	return outRow, nil
+}
+
+// stateError marks errors that are not the aggregate's own.
+type stateError struct{ error }
+
+func (o *aggOp) Watermark(_ int, w Watermark, out Emitter) error {
+	for i, c := range o.node.Agg.GroupBy {
+		if c != w.Column {
+			continue
+		}
+		if i == o.node.Agg.OnClose {
+			if o.marked && o.mark >= w.Value {
+				return nil
+			}
+			o.mark, o.marked, o.markDue, o.markSave = w.Value, true, true, true
+			continue
+		}
+		// Rows of this epoch are emitted at its barrier: the watermark must not overtake them.
+		o.pending(Watermark{Column: i, Value: w.Value})
+	}
+	return nil
+}
+
+func (o *aggOp) pending(w Watermark) {
+	for i := range o.pend {
+		if o.pend[i].Column == w.Column {
+			o.pend[i].Value = w.Value
+			return
+		}
+	}
+	o.pend = append(o.pend, w)
+}
+
+func (o *aggOp) Barrier(b checkpoint.Barrier, out Emitter) error {
+	var err error
+	if o.node.Agg.OnClose >= 0 {
+		err = o.closeWindows(out)
+	} else {
+		err = o.emitChanges(out)
+	}
+	if err != nil {
+		return err
+	}
+	if err := o.out.flush(out); err != nil {
+		return err
+	}
+	if err := o.forwardMarks(out); err != nil {
+		return err
+	}
+	o.epoch++
+	if o.epoch == 0 { // wrapped: no row may look touched
+		o.epoch = 1
+		_ = o.groups.each(func(_ uint32, row []uint64) error {
+			row[aggFlags] &^= uint64(^uint32(0))
+			return nil
+		})
+	}
+	o.groups.compact()
+	if b.Checkpoint != 0 && o.state.part != nil {
+		if err := o.save(); err != nil {
+			return err
+		}
+		if o.ctx.Budget.Over() && o.node.Agg.OnClose < 0 {
+			o.evict()
+		}
+		o.unsaved, o.loaded = o.unsaved[:0], o.loaded[:0]
+	}
+	if d := o.groups.bytes() + int64(len(o.vars))*varBytes*int64(len(o.calls)) - o.reported; d != 0 {
+		o.ctx.Budget.Add(d)
+		o.reported += d
+	}
+	return nil
+}
+
+// varBytes is a rough size of a call's variable part.
+const varBytes = 160
+
+func (o *aggOp) forwardMarks(out Emitter) error {
+	if o.markDue {
+		o.markDue = false
+		o.pending(Watermark{Column: o.node.Agg.OnClose, Value: o.mark})
+	}
+	for _, w := range o.pend {
+		if err := out.EmitWatermark(w); err != nil {
+			return err
+		}
+	}
+	o.pend = o.pend[:0]
+	return nil
+}
+
+// emitChanges emits −old and +new of the groups that the epoch touched.
+func (o *aggOp) emitChanges(out Emitter) error {
+	keyCols := len(o.keyTypes)
+	for at, g := range o.dirty {
+		if at%cancelPollRows == cancelPollRows-1 {
+			if err := o.cancelled(); err != nil {
+				return err
+			}
+		}
+		row := o.groups.row(g)
+		kind := outNone
+		var fail error
+		for _, v := range o.fresh.Cols {
+			v.Reset()
+		}
+		if int64(row[aggCount]) > 0 || o.node.Agg.Global {
+			if kind, fail = o.finish(g, row, o.fresh.Cols); fail != nil && kind != outError {
+				return fail
+			}
+		}
+		was := o.oldKind[at]
+		if was == outRow && (kind != outRow || !sameRow(o.old.Cols, at, o.fresh.Cols, 0)) {
+			if err := o.emitGroup(row, o.old.Cols, at, -1, out); err != nil {
+				return err
+			}
+		} else if was == outRow {
+			kind = outNone
+		}
+		if kind == outRow {
+			if err := o.emitGroup(row, o.fresh.Cols, 0, 1, out); err != nil {
+				return err
+			}
+		}
+		if was == outError || kind == outError {
+			if err := o.reportGroup(row, o.oldErrs[at], fail, was == outError, kind == outError, keyCols); err != nil {
+				return err
+			}
+		}
+		exists := int64(row[aggCount]) > 0 || o.node.Agg.Global
+		row[aggFlags] &^= flagOut
+		if exists {
+			row[aggFlags] |= flagOut
+		}
+		if row[aggCount] == 0 && !o.node.Agg.Global {
+			if err := o.dropGroup(g, row); err != nil {
+				return err
+			}
+		}
+	}
+	o.dirty, o.oldKind = o.dirty[:0], o.oldKind[:0]
+	for _, v := range o.old.Cols {
+		v.Reset()
+	}
+	clear(o.oldErrs)
+	return nil
+}
+
+func sameRow(a []*types.Vector, i int, b []*types.Vector, j int) bool {
+	for k, v := range a {
+		if !sameValue(v, i, b[k], j) {
+			return false
+		}
+	}
+	return true
+}
+
+// sameValue reports whether two values are the same also in form: 1.0 and 1.00 are not.
+func sameValue(a *types.Vector, i int, b *types.Vector, j int) bool {
+	if a.IsNull(i) || b.IsNull(j) {
+		return a.IsNull(i) && b.IsNull(j)
+	}
+	switch a.Type.Kind() {
+	case types.KindInt:
+		return a.Int[i] == b.Int[j]
+	case types.KindString:
+		return a.Str[i] == b.Str[j]
+	case types.KindNumeric:
+		return a.Num[i].Scale == b.Num[j].Scale && types.Compare(a, i, b, j) == 0
+	case types.KindInterval:
+		return a.Ivl[i] == b.Ivl[j]
+	}
+	return types.Compare(a, i, b, j) == 0
+}
+
+func (o *aggOp) emitGroup(row []uint64, cols []*types.Vector, i int, w int64, out Emitter) error {
+	k := len(o.keyTypes)
+	if err := o.groups.appendValues(row, o.out.c.Cols[:k]); err != nil {
+		return err
+	}
+	for j, v := range cols {
+		o.out.c.Cols[k+j].Append(v, i)
+	}
+	return o.out.push(w, out)
+}
+
+// reportGroup reports that an aggregate of a group fails, or no longer does. In one-shot plans the error ends the query.
+func (o *aggOp) reportGroup(row []uint64, was, is error, hadErr, hasErr bool, keyCols int) error {
+	if hadErr && hasErr && was.Error() == is.Error() {
+		return nil
+	}
+	key := types.NewChunk(o.keyTypes)
+	if err := o.groups.appendValues(row, key.Cols); err != nil {
+		return err
+	}
+	key.N = 1
+	if hadErr {
+		if err := o.ctx.Errors.Report(o.node, was, key, 0, -1); err != nil {
+			return err
+		}
+	}
+	if hasErr {
+		return o.ctx.Errors.Report(o.node, is, key, 0, 1)
+	}
+	return nil
+}
+
+// dropGroup forgets a group that has no rows left, in memory and in state.
+func (o *aggOp) dropGroup(g uint32, row []uint64) error {
+	if row[aggFlags]&flagStored != 0 {
+		o.key = o.groups.appendKey(o.key[:0], row)
+		if err := o.state.del(keyGroup(o.ctx, row[rowHash]), o.key); err != nil {
+			return err
+		}
+	}
+	if row[aggFlags]&flagUnsaved != 0 {
+		row[aggFlags] &^= flagUnsaved
+	}
+	if o.hasVar {
+		o.vars[g] = nil
+	}
+	o.groups.drop(g)
+	return nil
+}
+
+// closeWindows emits the groups whose window the watermark has passed, and drops them with their state.
+func (o *aggOp) closeWindows(out Emitter) error {
+	a := o.node.Agg
+	for _, v := range o.fresh.Cols {
+		v.Reset()
+	}
+	var closed []uint32
+	if o.ctx.OneShot || o.markDue {
+		keys := types.NewChunk(o.keyTypes)
+		err := o.groups.each(func(g uint32, row []uint64) error {
+			for _, v := range keys.Cols {
+				v.Reset()
+			}
+			if err := o.groups.appendValues(row, keys.Cols); err != nil {
+				return err
+			}
+			end := keys.Cols[a.OnClose]
+			if o.ctx.OneShot || !end.IsNull(0) && end.Int[0] < o.mark {
+				closed = append(closed, g)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	slices.Sort(closed)
+	for _, g := range closed {
+		row := o.groups.row(g)
+		if int64(row[aggCount]) > 0 {
+			for _, v := range o.fresh.Cols {
+				v.Reset()
+			}
+			kind, err := o.finish(g, row, o.fresh.Cols)
+			switch {
+			case err != nil && kind != outError:
+				return err
+			case err != nil:
+				if err := o.reportGroup(row, nil, err, false, true, len(o.keyTypes)); err != nil {
+					return err
+				}
+			default:
+				if err := o.emitGroup(row, o.fresh.Cols, 0, 1, out); err != nil {
+					return err
+				}
+			}
+		}
+		if err := o.dropSide(row); err != nil {
+			return err
+		}
+		if err := o.dropGroup(g, row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropSide deletes what calls keep of a group's values.
+func (o *aggOp) dropSide(row []uint64) error {
+	sided := false
+	for _, c := range o.calls {
+		sided = sided || c.sided()
+	}
+	if !sided {
+		return nil
+	}
+	o.key = o.groups.appendKey(o.key[:0], row)
+	kg := keyGroup(o.ctx, row[rowHash])
+	var keys [][]byte
+	err := o.side.scan(kg, o.key, false, func(k, _ []byte) (bool, error) {
+		keys = append(keys, slices.Clone(k))
+		return true, nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, k := range keys {
+		if err := o.side.del(kg, k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// save puts the groups that changed since the last checkpoint.
+func (o *aggOp) save() error {
+	for _, g := range o.unsaved {
+		row := o.groups.row(g)
+		if row[aggFlags]&flagUnsaved == 0 {
+			continue // dropped, and maybe another group by now that is listed itself
+		}
+		row[aggFlags] = row[aggFlags]&^flagUnsaved | flagStored
+		o.key = o.groups.appendKey(o.key[:0], row)
+		o.val = o.encodeGroup(o.val[:0], g, row)
+		if err := o.state.put(keyGroup(o.ctx, row[rowHash]), o.key, o.val); err != nil {
+			return err
+		}
+	}
+	if !o.markSave {
+		return nil
+	}
+	o.markSave = false
+	return o.marks.put(o.ctx.Groups.From, []byte("w"), binary.LittleEndian.AppendUint64(nil, uint64(o.mark)))
+}
+
+// evict keeps only the groups used since the last checkpoint; all are in state.
+func (o *aggOp) evict() {
+	old, oldVars := o.groups, o.vars
+	o.groups = newGroupTable(o.keyTypes, old.width-rowUser)
+	o.vars = nil
+	keep := append(slices.Clone(o.unsaved), o.loaded...)
+	slices.Sort(keep)
+	keep = slices.Compact(keep)
+	if len(keep) > old.live()/2 {
+		keep = keep[:0] // everything is in use: what is needed comes back
+	}
+	if o.node.Agg.Global {
+		keep = keep[:0]
+		_ = old.each(func(g uint32, _ []uint64) error { keep = append(keep, g); return nil })
+	}
+	for _, g := range keep {
+		src := old.row(g)
+		if src[aggFlags]&flagStored == 0 {
+			continue // dropped
+		}
+		var n uint32
+		if old.fixed {
+			n = o.groups.insert(src[rowHash])
+			copy(o.groups.row(n), src)
+		} else {
+			k := slices.Clone(old.keyBytes(src))
+			n = o.groups.insertBytes(src[rowHash], k, func(b []byte) []byte { return append(b, old.valueBytes(src)...) })
+			copy(o.groups.row(n)[rowUser:], src[rowUser:])
+		}
+		if o.hasVar {
+			o.growVars(n)
+			o.vars[n] = oldVars[g]
+		}
+	}
+	o.complete = false
+}
+
+func (o *aggOp) encodeGroup(dst []byte, g uint32, row []uint64) []byte {
+	dst = append(dst, aggStateVersion)
+	if !o.groups.fixed {
+		v := o.groups.valueBytes(row)
+		dst = binary.AppendUvarint(dst, uint64(len(v)))
+		dst = append(dst, v...)
+	}
+	dst = binary.AppendVarint(dst, int64(row[aggCount]))
+	for _, w := range row[aggWords:] {
+		dst = binary.AppendVarint(dst, int64(w))
+	}
+	vars := o.callVars(g)
+	for j, call := range o.calls {
+		if !call.variable() {
+			continue
+		}
+		cv := vars[j].encode(nil)
+		dst = binary.AppendUvarint(dst, uint64(len(cv)))
+		dst = append(dst, cv...)
+	}
+	return dst
+}
+
+// decodeGroup fills a group's row from its state entry.
+func (o *aggOp) decodeGroup(g uint32, row []uint64, b []byte) error {
+	r := byteReader{b: b}
+	if r.byte() != aggStateVersion {
+		return errCorruptState(o.node)
+	}
+	if !o.groups.fixed {
+		values := r.bytes(int(r.uvarint()))
+		if r.bad {
+			return errCorruptState(o.node)
+		}
+		key := slices.Clone(o.groups.keyBytes(row))
+		n := len(key)
+		o.groups.arena.drop(n + int(row[rowKey1]>>32))
+		row[rowKey0] = o.groups.arena.add(append(key, values...))
+		row[rowKey1] = uint64(n) | uint64(len(values))<<32
+	}
+	row[aggCount] = uint64(r.varint())
+	for i := range row[aggWords:] {
+		row[aggWords+i] = uint64(r.varint())
+	}
+	vars := o.callVars(g)
+	for j, call := range o.calls {
+		if !call.variable() {
+			continue
+		}
+		cv := r.bytes(int(r.uvarint()))
+		if r.bad {
+			break
+		}
+		if len(cv) > 0 && !vars[j].decode(cv) {
+			return errCorruptState(o.node)
+		}
+	}
+	if r.bad || len(r.b) > 0 {
+		return errCorruptState(o.node)
+	}
+	row[aggFlags] |= flagStored
+	if o.node.Agg.OnClose < 0 {
+		row[aggFlags] |= flagOut
+	}
+	return nil
+}
+
+// restore reads all groups, until the budget is used up.
+func (o *aggOp) restore() error {
+	if o.node.Agg.OnClose >= 0 {
+		var err error
+		if o.marks, err = openTable(o.ctx, o.node, 2, orderedMode); err != nil {
+			return err
+		}
+		err = o.marks.scanAll(func(_ uint16, _, v []byte) error {
+			if len(v) != 8 {
+				return errCorruptState(o.node)
+			}
+			if m := int64(binary.LittleEndian.Uint64(v)); !o.marked || m < o.mark {
+				o.mark = m
+			}
+			o.marked, o.markDue = true, true
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	one := types.NewChunk(o.keyTypes)
+	n := 0
+	stop := errors.New("budget used up")
+	err := o.state.scanAll(func(_ uint16, k, v []byte) error {
+		n++
+		if n%4096 == 0 && o.node.Agg.OnClose < 0 {
+			d := o.groups.bytes() - o.reported
+			o.ctx.Budget.Add(d)
+			o.reported += d
+			if o.ctx.Budget.Over() {
+				return stop
+			}
+		}
+		for _, c := range one.Cols {
+			c.Reset()
+		}
+		if err := o.decodeKey(k, v, one); err != nil {
+			return err
+		}
+		one.N = 1
+		var g [1]uint32
+		h := o.groups.hashes(one, identity(len(o.keyTypes)))
+		o.complete = true // the entry is at hand: added must not look for it
+		err := o.groups.lookup(one, identity(len(o.keyTypes)), h, g[:], o.added)
+		if err != nil {
+			return err
+		}
+		return o.decodeGroup(g[0], o.groups.row(g[0]), v)
+	})
+	if errors.Is(err, stop) {
+		o.complete = false
+		return nil
+	}
+	return err
+}
+
+func identity(n int) []int {
+	s := make([]int, n)
+	for i := range s {
+		s[i] = i
+	}
+	return s
+}
+
+// decodeKey reads the key columns of a state entry: integer keys from the key itself, others from the value.
+func (o *aggOp) decodeKey(k, v []byte, one *types.Chunk) error {
+	if !o.groups.fixed {
+		r := byteReader{b: v}
+		r.byte()
+		values := r.bytes(int(r.uvarint()))
+		if r.bad {
+			return errCorruptState(o.node)
+		}
+		_, err := types.DecodeRow(values, one.Cols)
+		return err
+	}
+	for _, c := range one.Cols {
+		if len(k) == 0 {
+			return errCorruptState(o.node)
+		}
+		if k[0] != 1 {
+			c.AppendNull()
+			k = k[1:]
+			continue
+		}
+		if len(k) < 9 {
+			return errCorruptState(o.node)
+		}
+		c.Int = append(c.Int, int64(binary.BigEndian.Uint64(k[1:])^1<<63))
+		k = k[9:]
+	}
+	return nil
+}
+
+func (o *aggOp) Close() error {
+	if o.ctx != nil {
+		o.ctx.Budget.Add(-o.reported)
+		o.reported = 0
+	}
+	return nil
+}
+
+// byteReader reads the operators' state encodings; after a failure bad is set and reads return zeros.
+type byteReader struct {
+	b   []byte
+	bad bool
+}
+
+func (r *byteReader) byte() byte {
+	if len(r.b) == 0 {
+		r.bad = true
+		return 0
+	}
+	x := r.b[0]
+	r.b = r.b[1:]
+	return x
+}
+
+func (r *byteReader) uvarint() uint64 {
+	x, n := binary.Uvarint(r.b)
+	if n <= 0 {
+		r.bad, r.b = true, nil
+		return 0
+	}
+	r.b = r.b[n:]
+	return x
+}
+
+func (r *byteReader) varint() int64 {
+	x, n := binary.Varint(r.b)
+	if n <= 0 {
+		r.bad, r.b = true, nil
+		return 0
+	}
+	r.b = r.b[n:]
+	return x
+}
+
+func (r *byteReader) bytes(n int) []byte {
+	if n < 0 || n > len(r.b) {
+		r.bad, r.b = true, nil
+		return nil
+	}
+	x := r.b[:n:n]
+	r.b = r.b[n:]
+	return x
+}
+
+// inputKey returns the stream key of the node's input, all columns when the plan names none.
+func inputKey(node *plan.Node, port int, columns int) []int {
+	if port < len(node.Inputs) && node.Inputs[port].Key != nil {
+		return node.Inputs[port].Key
+	}
+	return identity(columns)
+}
+
+// compileCall prepares the one-argument function id over column 0.
+func compileCall(ctx *Context, id string, arg, result types.Type) (*expr.Program, error) {
+	e := &expr.Expr{Kind: expr.Call, Func: id, Type: result, Args: []*expr.Expr{expr.Col(0, arg)}, Pos: -1}
+	return expr.Compile(e, ctx.Lib)
+}

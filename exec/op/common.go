@@ -1,0 +1,86 @@
+package op
+
+import (
+	"github.com/streamdb/streamdb/sql/expr"
+	"github.com/streamdb/streamdb/types"
+)
+
+// cancelPollRows is how many rows a long loop handles between two polls of Context.Cancelled.
+const cancelPollRows = 4096
+
+// outBuf collects output rows into chunks of at most types.MaxChunkRows and lends each to the emitter when it is full.
+type outBuf struct {
+	c *types.Chunk
+}
+
+func newOutBuf(ts []types.Type) *outBuf { return &outBuf{c: types.NewChunk(ts)} }
+
+// push counts a row of weight w whose values were appended to the columns, and emits the chunk when it is full.
+func (b *outBuf) push(w int64, out Emitter) error {
+	b.c.PushWeight(w)
+	if b.c.N >= types.MaxChunkRows {
+		return b.flush(out)
+	}
+	return nil
+}
+
+// row appends physical row r of src.
+func (b *outBuf) row(src *types.Chunk, r int, w int64, out Emitter) error {
+	for i, v := range b.c.Cols {
+		v.Append(src.Cols[i], r)
+	}
+	return b.push(w, out)
+}
+
+func (b *outBuf) flush(out Emitter) error {
+	if b.c.N == 0 {
+		return nil
+	}
+	err := out.Emit(b.c)
+	b.c.Reset()
+	return err
+}
+
+// pick returns the vectors of c at positions cols.
+func pick(dst []*types.Vector, c *types.Chunk, cols []int) []*types.Vector {
+	dst = dst[:0]
+	for _, p := range cols {
+		dst = append(dst, c.Cols[p])
+	}
+	return dst
+}
+
+// rowFailures diverts rows whose evaluation failed and returns the selection of the others.
+type rowFailures struct {
+	errs expr.RowErrors
+	sel  []uint16
+}
+
+// divert reports the failed rows of c. The result is nil when none failed: the chunk's own selection holds.
+func (f *rowFailures) divert(b *base, c *types.Chunk) ([]uint16, error) {
+	if len(f.errs.Rows) == 0 {
+		return nil, nil
+	}
+	f.errs.Sort()
+	for i, r := range f.errs.Rows {
+		if err := b.ctx.Errors.Report(b.node, f.errs.Errs[i], c, int(r), c.Weight(int(r))); err != nil {
+			return nil, err
+		}
+	}
+	f.sel = f.sel[:0]
+	if f.sel == nil {
+		f.sel = make([]uint16, 0, types.MaxChunkRows)
+	}
+	bad := f.errs.Rows
+	for i := range c.Rows() {
+		r := c.Row(i)
+		for len(bad) > 0 && int(bad[0]) < r {
+			bad = bad[1:]
+		}
+		if len(bad) > 0 && int(bad[0]) == r {
+			continue
+		}
+		f.sel = append(f.sel, uint16(r))
+	}
+	return f.sel, nil
+}

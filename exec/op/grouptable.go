@@ -1,0 +1,535 @@
+package op
+
+import (
+	"bytes"
+	"math/bits"
+
+	"github.com/streamdb/streamdb/types"
+)
+
+// groupTable maps group keys to dense numbers, each with a row of 64-bit words. Nothing in it holds a pointer per group.
+//
+//	directory (low hash bits) ──▶ segment: slots tag32<<32 | group+1, position from the top hash bits, linear probing
+//	                                  └──▶ row: hash · key words · caller's words       in slabs that never move
+//
+// Segments double up to segMaxBits, then split by one more low hash bit (extendible hashing): growth never copies more than one
+// segment. Keys of one or two integer columns are kept as words (fixed), all others as bytes in an arena: the memcomparable key,
+// equal exactly when SQL calls the keys equal, then the encoded row of the values as first seen.
+type groupTable struct {
+	fixed bool
+	bare  bool // byte keys without values: the owner never shows them
+	cols  int  // fixed: 1 or 2
+	width int  // words per row
+	dir   []*segment
+	slabs [][]uint64
+	free  []uint32 // dropped groups, to be reused
+	n     int      // rows ever used, free ones included
+	arena arena
+
+	hash []uint64
+	miss []uint16
+	kbuf []byte
+	keys [2][]int64
+	null []uint8
+	vecs []*types.Vector
+	pos  []int
+}
+
+type segment struct {
+	slots []uint64
+	shift uint // 64 - log2(len(slots))
+	depth uint // number of low hash bits all its hashes share
+	used  int
+}
+
+const (
+	segMinBits = 8
+	segMaxBits = 16
+	slabBits   = 9 // rows per slab: small operators stay small
+	slabRows   = 1 << slabBits
+
+	// Words at the start of a row. Fixed: key words and NULL bits. Bytes: arena position, length of key and of values.
+	rowHash = 0
+	rowKey0 = 1
+	rowKey1 = 2
+	rowNull = 3
+	rowUser = 4
+)
+
+// fixedKey reports whether keys of these types can be kept as words.
+func fixedKey(ts []types.Type) bool {
+	if len(ts) == 0 || len(ts) > 2 {
+		return false
+	}
+	for _, t := range ts {
+		if t.Kind() != types.KindInt {
+			return false
+		}
+	}
+	return true
+}
+
+func newGroupTable(key []types.Type, userWords int) *groupTable {
+	t := &groupTable{fixed: fixedKey(key), cols: len(key), width: rowUser + userWords}
+	t.dir = []*segment{newSegment(segMinBits, 0)}
+	t.hash = make([]uint64, types.MaxChunkRows)
+	t.miss = make([]uint16, types.MaxChunkRows+1)
+	return t
+}
+
+func newSegment(b, depth uint) *segment {
+	return &segment{slots: make([]uint64, 1<<b), shift: 64 - b, depth: depth}
+}
+
+// row returns the words of group g.
+func (t *groupTable) row(g uint32) []uint64 {
+	o := int(g&(slabRows-1)) * t.width
+	return t.slabs[g>>slabBits][o : o+t.width : o+t.width]
+}
+
+// bytes returns the memory held, approximately.
+func (t *groupTable) bytes() int64 {
+	n := int64(len(t.slabs)) * slabRows * int64(t.width) * 8
+	for i, s := range t.dir {
+		if i>>s.depth == 0 {
+			n += int64(len(s.slots)) * 8
+		}
+	}
+	return n + t.arena.bytes()
+}
+
+// live returns the number of groups.
+func (t *groupTable) live() int { return t.n - len(t.free) }
+
+// hashes computes the hashes of all physical rows of c over the columns at positions cols.
+func (t *groupTable) hashes(c *types.Chunk, cols []int) []uint64 {
+	if cap(t.hash) < c.N {
+		t.hash = make([]uint64, c.N)
+		t.miss = make([]uint16, c.N+1)
+	}
+	t.hash = t.hash[:c.N]
+	types.HashRows(c, cols, t.hash)
+	return t.hash
+}
+
+// lookup writes the group of each selected row of c to out (by selection order), adding new groups. It calls added for each new one.
+func (t *groupTable) lookup(c *types.Chunk, cols []int, hash []uint64, out []uint32, added func(g uint32, r int) error) error {
+	t.vecs = pick(t.vecs, c, cols)
+	if t.fixed {
+		return t.lookupFixed(c, hash, out, added)
+	}
+	for i := range out {
+		r := c.Row(i)
+		t.kbuf = types.AppendKeyRow(t.kbuf[:0], t.vecs, r)
+		g, ok := t.findBytes(hash[r], t.kbuf)
+		if !ok {
+			g = t.insertBytes(hash[r], t.kbuf, func(b []byte) []byte {
+				if t.bare {
+					return b
+				}
+				return types.AppendRow(b, t.vecs, r)
+			})
+			if err := added(g, r); err != nil {
+				return err
+			}
+		}
+		out[i] = g
+	}
+	return nil
+}
+
+// lookupFixed works in passes over the whole batch, so that the cache misses of different rows overlap: first the home slots, then
+// the rows of those whose tag did not fit, last the keys.
+func (t *groupTable) lookupFixed(c *types.Chunk, hash []uint64, out []uint32, added func(g uint32, r int) error) error {
+	k0 := t.vecs[0]
+	var k1 *types.Vector
+	plain := k0.Valid == nil
+	if t.cols == 2 {
+		k1 = t.vecs[1]
+		plain = plain && k1.Valid == nil
+	}
+	for len(t.miss) < len(out)+1 {
+		t.miss = append(t.miss, 0)
+	}
+	// The tag alone decides for nearly all rows; rows of another key with an equal tag are found in the key pass.
+	if len(t.dir) == 1 {
+		s := t.dir[0]
+		slots, shift := s.slots, s.shift&63
+		if c.Sel == nil {
+			for i, h := range hash[:len(out)] {
+				e := slots[h>>shift]
+				g := uint32(e) - 1
+				if uint32(e>>32) != uint32(h) {
+					g = noGroup
+				}
+				out[i] = g
+			}
+		} else {
+			for i, r := range c.Sel {
+				h := hash[r]
+				e := slots[h>>shift]
+				g := uint32(e) - 1
+				if uint32(e>>32) != uint32(h) {
+					g = noGroup
+				}
+				out[i] = g
+			}
+		}
+	} else {
+		mask := uint64(len(t.dir) - 1)
+		for i := range out {
+			h := hash[c.Row(i)]
+			s := t.dir[h&mask]
+			e := s.slots[h>>(s.shift&63)]
+			g := uint32(e) - 1
+			if uint32(e>>32) != uint32(h) {
+				g = noGroup
+			}
+			out[i] = g
+		}
+	}
+	m := 0
+	w := t.width
+	if plain && t.cols == 1 && c.Sel == nil {
+		keys := k0.Int[:len(out)]
+		for i, g := range out {
+			if g != noGroup {
+				slab := t.slabs[g>>slabBits]
+				o := int(g&(slabRows-1)) * w
+				if slab[o+rowKey0] == uint64(keys[i]) && slab[o+rowNull] == 0 {
+					continue
+				}
+			}
+			t.miss[m] = uint16(i)
+			m++
+		}
+	} else {
+		for i, g := range out {
+			if g != noGroup {
+				row := t.row(g)
+				a, b, null := fixedWords(k0, k1, c.Row(i))
+				if row[rowKey0] == a && row[rowKey1] == b && row[rowNull] == null {
+					continue
+				}
+			}
+			t.miss[m] = uint16(i)
+			m++
+		}
+	}
+	for _, i := range t.miss[:m] {
+		r := c.Row(int(i))
+		a, b, null := fixedWords(k0, k1, r)
+		g, ok := t.findFixed(hash[r], a, b, null)
+		if !ok {
+			g = t.insert(hash[r])
+			row := t.row(g)
+			row[rowKey0], row[rowKey1], row[rowNull] = a, b, null
+			if err := added(g, r); err != nil {
+				return err
+			}
+		}
+		out[i] = g
+	}
+	return nil
+}
+
+const noGroup = ^uint32(0)
+
+func fixedWords(k0, k1 *types.Vector, r int) (a, b, null uint64) {
+	if k0.IsNull(r) {
+		null = 1
+	} else {
+		a = uint64(k0.Int[r])
+	}
+	if k1 != nil {
+		if k1.IsNull(r) {
+			null |= 2
+		} else {
+			b = uint64(k1.Int[r])
+		}
+	}
+	return a, b, null
+}
+
+func (t *groupTable) segment(h uint64) *segment { return t.dir[h&uint64(len(t.dir)-1)] }
+
+func (t *groupTable) findFixed(h, a, b, null uint64) (uint32, bool) {
+	s := t.segment(h)
+	mask := uint64(len(s.slots) - 1)
+	for p := h >> s.shift; ; p++ {
+		e := s.slots[p&mask]
+		if e == 0 {
+			return 0, false
+		}
+		if uint32(e>>32) == uint32(h) {
+			g := uint32(e) - 1
+			if row := t.row(g); row[rowKey0] == a && row[rowKey1] == b && row[rowNull] == null {
+				return g, true
+			}
+		}
+	}
+}
+
+func (t *groupTable) findBytes(h uint64, key []byte) (uint32, bool) {
+	s := t.segment(h)
+	mask := uint64(len(s.slots) - 1)
+	for p := h >> s.shift; ; p++ {
+		e := s.slots[p&mask]
+		if e == 0 {
+			return 0, false
+		}
+		if uint32(e>>32) == uint32(h) {
+			g := uint32(e) - 1
+			if row := t.row(g); row[rowHash] == h && bytes.Equal(t.keyBytes(row), key) {
+				return g, true
+			}
+		}
+	}
+}
+
+// keyBytes returns the memcomparable key of a byte-keyed row.
+func (t *groupTable) keyBytes(row []uint64) []byte {
+	return t.arena.get(row[rowKey0], int(uint32(row[rowKey1])))
+}
+
+// valueBytes returns the encoded key values of a byte-keyed row.
+func (t *groupTable) valueBytes(row []uint64) []byte {
+	k, v := int(uint32(row[rowKey1])), int(row[rowKey1]>>32)
+	return t.arena.get(row[rowKey0], k+v)[k:]
+}
+
+func (t *groupTable) insertBytes(h uint64, key []byte, values func([]byte) []byte) uint32 {
+	g := t.insert(h)
+	row := t.row(g)
+	n := len(key)
+	b := values(key)
+	row[rowKey0] = t.arena.add(b)
+	row[rowKey1] = uint64(n) | uint64(len(b)-n)<<32
+	t.kbuf = b[:n]
+	return g
+}
+
+// insert adds a group of hash h whose key words the caller sets.
+func (t *groupTable) insert(h uint64) uint32 {
+	for {
+		s := t.segment(h)
+		if s.used*2 < len(s.slots) {
+			break
+		}
+		t.grow(h)
+	}
+	s := t.segment(h)
+	var g uint32
+	if k := len(t.free); k > 0 {
+		g = t.free[k-1]
+		t.free = t.free[:k-1]
+	} else {
+		if t.n>>slabBits == len(t.slabs) {
+			t.slabs = append(t.slabs, make([]uint64, slabRows*t.width))
+		}
+		g = uint32(t.n)
+		t.n++
+	}
+	row := t.row(g)
+	clear(row)
+	row[rowHash] = h
+	s.place(h, g)
+	return g
+}
+
+func (s *segment) place(h uint64, g uint32) {
+	mask := uint64(len(s.slots) - 1)
+	p := h >> s.shift
+	for s.slots[p&mask] != 0 {
+		p++
+	}
+	s.slots[p&mask] = h<<32 | uint64(g+1)
+	s.used++
+}
+
+// grow doubles or splits the segment of hash h.
+func (t *groupTable) grow(h uint64) {
+	s := t.segment(h)
+	b := uint(bits.TrailingZeros(uint(len(s.slots))))
+	if b < segMaxBits {
+		d := newSegment(b+1, s.depth)
+		t.move(s, func(uint64) *segment { return d })
+		*s = *d
+		return
+	}
+	if 1<<s.depth == len(t.dir) {
+		t.dir = append(t.dir, t.dir...)
+	}
+	lo, hi := newSegment(segMaxBits, s.depth+1), newSegment(segMaxBits, s.depth+1)
+	bit := uint64(1) << s.depth
+	t.move(s, func(h uint64) *segment {
+		if h&bit != 0 {
+			return hi
+		}
+		return lo
+	})
+	for i, d := range t.dir {
+		if d != s {
+			continue
+		}
+		if uint64(i)&bit != 0 {
+			t.dir[i] = hi
+		} else {
+			t.dir[i] = lo
+		}
+	}
+}
+
+func (t *groupTable) move(s *segment, to func(h uint64) *segment) {
+	for _, e := range s.slots {
+		if e != 0 {
+			g := uint32(e) - 1
+			h := t.row(g)[rowHash]
+			to(h).place(h, g)
+		}
+	}
+}
+
+// drop removes group g: its number is reused.
+func (t *groupTable) drop(g uint32) {
+	row := t.row(g)
+	h := row[rowHash]
+	s := t.segment(h)
+	mask := uint64(len(s.slots) - 1)
+	p := h >> s.shift & mask
+	for uint32(s.slots[p]) != g+1 {
+		p = (p + 1) & mask
+	}
+	// Backward shift: entries behind the hole move up unless that would bring them before their home.
+	for q := p; ; {
+		q = (q + 1) & mask
+		e := s.slots[q]
+		if e == 0 {
+			break
+		}
+		home := t.row(uint32(e) - 1)[rowHash] >> s.shift & mask
+		if (q-home)&mask >= (q-p)&mask {
+			s.slots[p] = e
+			p = q
+		}
+	}
+	s.slots[p] = 0
+	s.used--
+	if !t.fixed {
+		t.arena.drop(int(uint32(row[rowKey1])) + int(row[rowKey1]>>32))
+	}
+	clear(row)
+	t.free = append(t.free, g)
+}
+
+// each calls f for all groups.
+func (t *groupTable) each(f func(g uint32, row []uint64) error) error {
+	for i, s := range t.dir {
+		if i>>s.depth != 0 {
+			continue // a directory entry repeats its segment: the lowest one stands for it
+		}
+		for _, e := range s.slots {
+			if e != 0 {
+				g := uint32(e) - 1
+				if err := f(g, t.row(g)); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// appendKey appends the memcomparable key of a row.
+func (t *groupTable) appendKey(dst []byte, row []uint64) []byte {
+	if !t.fixed {
+		return append(dst, t.keyBytes(row)...)
+	}
+	for j := range t.cols {
+		d := types.Datum{Type: types.Int8, Int: int64(row[rowKey0+j]), Null: row[rowNull]>>j&1 != 0}
+		dst = types.AppendKeyDatum(dst, d, false, false)
+	}
+	return dst
+}
+
+// appendValues appends the key's values as first seen to cols.
+func (t *groupTable) appendValues(row []uint64, cols []*types.Vector) error {
+	if !t.fixed {
+		_, err := types.DecodeRow(t.valueBytes(row), cols)
+		return err
+	}
+	for j, v := range cols {
+		if row[rowNull]>>j&1 != 0 {
+			v.AppendNull()
+			continue
+		}
+		n := len(v.Int)
+		v.Int = append(v.Int, int64(row[rowKey0+j]))
+		if v.Valid != nil {
+			v.Int = v.Int[:n]
+			v.Resize(n + 1)
+			v.Int[n] = int64(row[rowKey0+j])
+		}
+	}
+	return nil
+}
+
+// compact rewrites the arena when more than half of it is garbage.
+func (t *groupTable) compact() {
+	if t.fixed || !t.arena.wasteful() {
+		return
+	}
+	old := t.arena
+	t.arena = arena{}
+	_ = t.each(func(_ uint32, row []uint64) error {
+		n := int(uint32(row[rowKey1])) + int(row[rowKey1]>>32)
+		row[rowKey0] = t.arena.add(old.get(row[rowKey0], n))
+		return nil
+	})
+}
+
+// arena holds byte strings addressed by a position; they never move until the owner rewrites it.
+type arena struct {
+	blocks [][]byte
+	used   int64
+	dead   int64
+}
+
+const (
+	arenaBlock     = 256 << 10
+	arenaMinBlock  = 1 << 10
+	arenaCompactAt = 1 << 20 // bytes of garbage below which rewriting is not worth it
+)
+
+func (a *arena) add(b []byte) uint64 {
+	k := len(a.blocks) - 1
+	if k < 0 || len(a.blocks[k])+len(b) > cap(a.blocks[k]) {
+		size := arenaBlock
+		if k < 6 { // small tables stay small
+			size = arenaMinBlock << max(0, k+1)
+		}
+		a.blocks = append(a.blocks, make([]byte, 0, max(size, len(b))))
+		k++
+	}
+	at := uint64(k)<<32 | uint64(len(a.blocks[k]))
+	a.blocks[k] = append(a.blocks[k], b...)
+	a.used += int64(len(b))
+	return at
+}
+
+func (a *arena) get(at uint64, n int) []byte {
+	o := int(uint32(at))
+	return a.blocks[at>>32][o : o+n : o+n]
+}
+
+func (a *arena) drop(n int) { a.dead += int64(n) }
+
+func (a *arena) wasteful() bool { return a.dead > arenaCompactAt && a.dead*2 > a.used }
+
+func (a *arena) bytes() int64 {
+	n := int64(0)
+	for _, b := range a.blocks {
+		n += int64(cap(b))
+	}
+	return n
+}

@@ -1,0 +1,582 @@
+package op
+
+import (
+	"github.com/streamdb/streamdb/checkpoint"
+	"github.com/streamdb/streamdb/planner/plan"
+	"github.com/streamdb/streamdb/sql/expr"
+	"github.com/streamdb/streamdb/types"
+)
+
+// joinOp joins two inputs. Each delta first changes its own side, then meets the present rows of the other side: together the
+// deltas of an epoch produce Δa⋈b + a⋈Δb + Δa⋈Δb, each pair once.
+//
+// What depends on the absence or presence of matches (the NULL-padded rows of outer joins, the rows of semi and anti joins) is brought up to date
+// at the barrier. Invariant: of a key (with a residual condition: of a row) that is shown, every row of the side is emitted, with its
+// count; a row's later changes are passed on at once while that is so.
+type joinOp struct {
+	base
+	keys     [2][]int
+	keyTypes []types.Type
+	shows    [2]showMode
+	pairs    bool // matching pairs are output
+	residual *expr.Program
+	width    [2]int
+	output   []int
+	st       joinState
+
+	epoch       uint32
+	touched     []uint32 // keys
+	touchedRows []uint32 // with a residual condition
+	dead        []uint32 // rows whose count is 0, removed when no candidate refers to them any more
+
+	grp   []uint32
+	sel   []uint16
+	dense types.Chunk
+	buf   []byte
+
+	cand     *types.Chunk // candidate pairs, left then right columns
+	own      []uint16     // per candidate the row of the chunk in work
+	ownRow   []uint32     // and the kept rows
+	otherRow []uint32
+	src      *types.Chunk
+	srcSide  int
+	failures rowFailures
+	pass     []uint16
+	pads     [2]*types.Chunk
+	out      types.Chunk
+	marks    mergedMarks
+	pend     []Watermark
+}
+
+var _ Operator = (*joinOp)(nil)
+
+// showMode tells when rows of a side are output by themselves.
+type showMode uint8
+
+const (
+	showNever     showMode = iota
+	showUnmatched          // outer and anti joins
+	showMatched            // semi joins
+)
+
+func (o *joinOp) Open(ctx *Context) error {
+	o.ctx = ctx
+	j := o.node.Join
+	o.keys = [2][]int{j.LeftKeys, j.RightKeys}
+	for i := range 2 {
+		o.width[i] = len(ctx.InputTypes[i])
+		o.pads[i] = types.NewChunk(append(append([]types.Type{}, ctx.InputTypes[0]...), ctx.InputTypes[1]...))
+	}
+	for _, k := range j.LeftKeys {
+		o.keyTypes = append(o.keyTypes, ctx.InputTypes[0][k])
+	}
+	o.cand = types.NewChunk(append(append([]types.Type{}, ctx.InputTypes[0]...), ctx.InputTypes[1]...))
+	o.pairs = true
+	switch j.Type {
+	case plan.Left:
+		o.shows[0] = showUnmatched
+	case plan.Right:
+		o.shows[1] = showUnmatched
+	case plan.Full:
+		o.shows = [2]showMode{showUnmatched, showUnmatched}
+	case plan.Semi:
+		o.shows[0], o.pairs = showMatched, false
+	case plan.Anti:
+		o.shows[0], o.pairs = showUnmatched, false
+	}
+	o.output = j.Output
+	if o.output == nil {
+		o.output = identity(o.width[0] + o.width[1])
+		if !o.pairs {
+			o.output = identity(o.width[0])
+		}
+	}
+	if j.Residual != nil {
+		var err error
+		if o.residual, err = expr.Compile(j.Residual, ctx.Lib); err != nil {
+			return err
+		}
+	}
+	o.epoch = 1
+	o.marks.ports = 2
+	o.st = joinState{o: o, complete: true}
+	o.st.reset()
+	for i := range 2 {
+		var err error
+		if o.st.tables[i], err = openTable(ctx, o.node, uint32(i), orderedMode); err != nil {
+			return err
+		}
+	}
+	return o.st.restore()
+}
+
+// wants reports whether rows of a side are to be shown that have matches of the given weight.
+func (o *joinOp) wants(side int, matches int64) bool {
+	return o.shows[side] != showNever && (matches > 0) == (o.shows[side] == showMatched)
+}
+
+func (o *joinOp) added(g uint32, _ int) error {
+	if o.st.complete {
+		return nil
+	}
+	return o.st.load(g)
+}
+
+func (o *joinOp) Process(port int, c *types.Chunk, out Emitter) error {
+	if c.Rows() == 0 {
+		return nil
+	}
+	c, err := o.dropNullKeys(port, c, out)
+	if err != nil {
+		return err
+	}
+	n := c.Rows()
+	if n > 0 {
+		if cap(o.grp) < n {
+			o.grp = make([]uint32, max(n, types.MaxChunkRows))
+		}
+		grp := o.grp[:n]
+		t := o.st.groups
+		if err := t.lookup(c, o.keys[port], t.hashes(c, o.keys[port]), grp, o.added); err != nil {
+			return err
+		}
+		o.src, o.srcSide = c, port
+		for i, g := range grp {
+			if err := o.apply(g, c, c.Row(i), out); err != nil {
+				return err
+			}
+		}
+		if err := o.flushCandidates(out); err != nil {
+			return err
+		}
+		if err := o.bury(); err != nil {
+			return err
+		}
+	}
+	return o.flushPads(out)
+}
+
+// dropNullKeys takes the rows out that can never match; they need no state.
+func (o *joinOp) dropNullKeys(port int, c *types.Chunk, out Emitter) (*types.Chunk, error) {
+	nullable := false
+	for k, p := range o.keys[port] {
+		safe := k < len(o.node.Join.NullSafe) && o.node.Join.NullSafe[k]
+		nullable = nullable || !safe && c.Cols[p].Valid != nil
+	}
+	if !nullable {
+		return c, nil
+	}
+	o.sel = o.sel[:0]
+	if o.sel == nil {
+		o.sel = make([]uint16, 0, types.MaxChunkRows)
+	}
+	for i := range c.Rows() {
+		r := c.Row(i)
+		null := false
+		for k, p := range o.keys[port] {
+			safe := k < len(o.node.Join.NullSafe) && o.node.Join.NullSafe[k]
+			null = null || !safe && c.Cols[p].IsNull(r)
+		}
+		if !null {
+			o.sel = append(o.sel, uint16(r))
+			continue
+		}
+		if o.shows[port] == showUnmatched {
+			if err := o.pad(port, c, r, c.Weight(r), out); err != nil {
+				return nil, err
+			}
+		}
+	}
+	o.dense = types.Chunk{Cols: c.Cols, N: c.N, Sel: o.sel, Weights: c.Weights}
+	return &o.dense, nil
+}
+
+// apply changes the own side by one row and makes candidates of the rows of the other side with its key.
+func (o *joinOp) apply(g uint32, c *types.Chunk, r int, out Emitter) error {
+	st, side := &o.st, o.srcSide
+	words := st.groups.row(g)
+	if uint32(words[joinFlags]) != o.epoch {
+		words[joinFlags] = words[joinFlags]&^uint64(^uint32(0)) | uint64(o.epoch)
+		o.touched = append(o.touched, g)
+	}
+	w := c.Weight(r)
+	o.buf = types.AppendRow(o.buf[:0], c.Cols, r)
+	var i uint32
+	found := false
+	if w < 0 || st.negative > 0 {
+		i, found = st.find(g, words, side, o.buf)
+	}
+	if found {
+		row := st.row(i)
+		st.bump(row, w)
+		if row.count == 0 && row.flags&rowDead == 0 {
+			row.flags |= rowDead
+			o.dead = append(o.dead, i)
+		}
+	} else {
+		i = st.add(g, words, side, o.buf, w)
+		if o.residual != nil {
+			row := st.row(i)
+			row.flags |= rowNew
+			o.touchRow(i, row)
+		}
+	}
+	row := st.row(i)
+	st.changed(i, row)
+	words[joinCount+side] += uint64(w)
+	if o.residual == nil && words[joinFlags]&(keyShown<<side) != 0 || o.residual != nil && row.flags&rowShown != 0 {
+		if err := o.pad(side, c, r, w, out); err != nil {
+			return err
+		}
+	}
+	if o.residual != nil || o.pairs {
+		if err := o.probe(words, r, i, out); err != nil {
+			return err
+		}
+	}
+	row.flags &^= rowNew
+	return nil
+}
+
+func (o *joinOp) touchRow(i uint32, r *joinRow) {
+	if r.flags&rowTouched == 0 {
+		r.flags |= rowTouched
+		o.touchedRows = append(o.touchedRows, i)
+	}
+}
+
+// newRow marks, in ownRow, rows whose own matches are to be counted.
+const newRow = 1 << 31
+
+func (o *joinOp) probe(words []uint64, r int, own uint32, out Emitter) error {
+	st, other := &o.st, 1-o.srcSide
+	tag := own
+	if st.row(own).flags&rowNew != 0 {
+		tag |= newRow
+	}
+	cols := o.cand.Cols[:o.width[0]]
+	if other == 1 {
+		cols = o.cand.Cols[o.width[0]:]
+	}
+	for n := half(words[joinHeads], other); n != 0; {
+		e := st.row(n - 1)
+		if e.count != 0 || o.residual != nil {
+			if _, err := types.DecodeRows(viewString(st.bytes(e)), 1, cols); err != nil {
+				return err
+			}
+			o.own = append(o.own, uint16(r))
+			o.ownRow = append(o.ownRow, tag)
+			o.otherRow = append(o.otherRow, n-1)
+			o.cand.N++
+			if o.cand.N >= types.MaxChunkRows {
+				if err := o.cancelled(); err != nil {
+					return err
+				}
+				if err := o.flushCandidates(out); err != nil {
+					return err
+				}
+			}
+		}
+		n = e.next
+	}
+	return nil
+}
+
+// flushCandidates completes the candidate pairs, tests the residual condition and emits those that pass.
+func (o *joinOp) flushCandidates(out Emitter) error {
+	n := o.cand.N
+	if n == 0 {
+		return nil
+	}
+	ownCols := o.cand.Cols[:o.width[0]]
+	if o.srcSide == 1 {
+		ownCols = o.cand.Cols[o.width[0]:]
+	}
+	for k, v := range ownCols {
+		v.AppendGather(o.src.Cols[k], o.own)
+	}
+	weights := o.cand.Weights[:0]
+	plain := true
+	for i, e := range o.otherRow {
+		w := o.src.Weight(int(o.own[i])) * o.st.row(e).count
+		weights = append(weights, w)
+		plain = plain && w == 1
+	}
+	o.cand.Weights = weights
+	view := types.Chunk{Cols: o.cand.Cols, N: n, Weights: weights}
+	if plain {
+		view.Weights = nil
+	}
+	if o.residual != nil {
+		o.failures.errs.Reset()
+		sel, err := o.residual.Filter(&view, o.ctx.Env, &o.failures.errs, o.pass)
+		if err != nil {
+			return err
+		}
+		o.pass = sel
+		if _, err := o.failures.divert(&o.base, &view); err != nil {
+			return err
+		}
+		for _, i := range sel {
+			o.countMatch(int(i))
+		}
+		view.Sel = o.visible(sel, weights)
+	}
+	var err error
+	if o.pairs && (o.residual == nil || len(view.Sel) > 0) {
+		if len(view.Sel) == n {
+			view.Sel = nil
+		}
+		o.out = view
+		o.out.Cols = pick(o.out.Cols[:0:0], &view, o.output)
+		err = out.Emit(&o.out)
+	}
+	for _, v := range o.cand.Cols {
+		v.Reset()
+	}
+	o.cand.N = 0
+	o.own, o.ownRow, o.otherRow = o.own[:0], o.ownRow[:0], o.otherRow[:0]
+	return err
+}
+
+// visible removes pairs of weight 0 (with rows that are just going) from the selection.
+func (o *joinOp) visible(sel []uint16, weights []int64) []uint16 {
+	k := 0
+	for _, i := range sel {
+		if weights[i] != 0 {
+			sel[k] = i
+			k++
+		}
+	}
+	return sel[:k]
+}
+
+// countMatch counts a pair that passed the residual condition on both of its rows.
+func (o *joinOp) countMatch(i int) {
+	own, other := o.ownRow[i], o.otherRow[i]
+	e := o.st.row(other)
+	e.match += o.src.Weight(int(o.own[i]))
+	o.touchRow(other, e)
+	o.st.changed(other, e)
+	if own&newRow != 0 {
+		o.st.row(own &^ newRow).match += e.count
+	}
+}
+
+// pad puts a row of one side, NULLs for the other, into the output.
+func (o *joinOp) pad(side int, c *types.Chunk, r int, w int64, out Emitter) error {
+	p := o.pads[side]
+	mine, null := p.Cols[:o.width[0]], p.Cols[o.width[0]:]
+	if side == 1 {
+		mine, null = null, mine
+	}
+	for k, v := range mine {
+		v.Append(c.Cols[k], r)
+	}
+	for _, v := range null {
+		v.AppendNull()
+	}
+	return o.padded(p, w, out)
+}
+
+// padRow is pad for a kept row.
+func (o *joinOp) padRow(side int, row *joinRow, w int64, out Emitter) error {
+	p := o.pads[side]
+	mine, null := p.Cols[:o.width[0]], p.Cols[o.width[0]:]
+	if side == 1 {
+		mine, null = null, mine
+	}
+	if _, err := types.DecodeRows(viewString(o.st.bytes(row)), 1, mine); err != nil {
+		return err
+	}
+	for _, v := range null {
+		v.AppendNull()
+	}
+	return o.padded(p, w, out)
+}
+
+func (o *joinOp) padded(p *types.Chunk, w int64, out Emitter) error {
+	p.PushWeight(w)
+	if p.N < types.MaxChunkRows {
+		return nil
+	}
+	if err := o.cancelled(); err != nil {
+		return err
+	}
+	return o.flushPad(p, out)
+}
+
+func (o *joinOp) flushPads(out Emitter) error {
+	for _, p := range o.pads {
+		if err := o.flushPad(p, out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *joinOp) flushPad(p *types.Chunk, out Emitter) error {
+	if p.N == 0 {
+		return nil
+	}
+	view := types.Chunk{N: p.N, Weights: p.Weights}
+	view.Cols = pick(nil, p, o.output)
+	err := out.Emit(&view)
+	p.Reset()
+	return err
+}
+
+// bury removes rows whose count has come to 0.
+func (o *joinOp) bury() error {
+	for _, i := range o.dead {
+		r := o.st.row(i)
+		r.flags &^= rowDead
+		if r.count != 0 {
+			continue
+		}
+		if r.flags&rowTouched != 0 {
+			continue // still listed: the barrier removes it
+		}
+		if err := o.st.remove(i); err != nil {
+			return err
+		}
+	}
+	o.dead = o.dead[:0]
+	return nil
+}
+
+func (o *joinOp) Watermark(port int, w Watermark, _ Emitter) error {
+	for i, p := range o.output {
+		side := 0
+		if p >= o.width[0] {
+			side, p = 1, p-o.width[0]
+		}
+		k := keyIndex(o.keys[side], p)
+		if k >= 0 {
+			// Rows of the other side bring old rows of this one back into the output: the smaller watermark of the key holds.
+			if o.keys[port][k] != w.Column {
+				continue
+			}
+			if v, ok := o.marks.merge(port, i, w.Value); ok {
+				o.pend = append(o.pend, Watermark{Column: i, Value: v})
+			}
+			continue
+		}
+		if side == port && p == w.Column && keyIndex(o.node.WatermarkCols, i) >= 0 {
+			o.pend = append(o.pend, Watermark{Column: i, Value: w.Value})
+		}
+	}
+	return nil
+}
+
+func keyIndex(s []int, x int) int {
+	for i, v := range s {
+		if v == x {
+			return i
+		}
+	}
+	return -1
+}
+
+func (o *joinOp) Barrier(b checkpoint.Barrier, out Emitter) error {
+	if err := o.showChanges(out); err != nil {
+		return err
+	}
+	if err := o.flushPads(out); err != nil {
+		return err
+	}
+	for _, w := range o.pend {
+		if err := out.EmitWatermark(w); err != nil {
+			return err
+		}
+	}
+	o.pend = o.pend[:0]
+	st := &o.st
+	for _, g := range o.touched {
+		if words := st.groups.row(g); words[joinHeads] == 0 {
+			st.groups.drop(g)
+		}
+	}
+	o.touched = o.touched[:0]
+	o.epoch++
+	if o.epoch == 0 {
+		o.epoch = 1
+		_ = st.groups.each(func(_ uint32, words []uint64) error {
+			words[joinFlags] &^= uint64(^uint32(0))
+			return nil
+		})
+	}
+	st.compact()
+	if b.Checkpoint != 0 && st.tables[0].part != nil {
+		if err := st.save(); err != nil {
+			return err
+		}
+		st.account()
+		if o.ctx.Budget.Over() {
+			// Everything is in state; keys come back as they are needed.
+			st.reset()
+			st.complete = false
+		}
+	}
+	st.account()
+	return nil
+}
+
+// showChanges emits the rows of keys, or single rows, that have come to be shown or have ceased to.
+func (o *joinOp) showChanges(out Emitter) error {
+	st := &o.st
+	if o.residual != nil {
+		for _, i := range o.touchedRows {
+			r := st.row(i)
+			r.flags &^= rowTouched
+			side := int(r.flags & rowSide)
+			if want := o.wants(side, r.match); r.count != 0 && want != (r.flags&rowShown != 0) {
+				w := r.count
+				if !want {
+					w = -w
+				}
+				r.flags ^= rowShown
+				if err := o.padRow(side, r, w, out); err != nil {
+					return err
+				}
+			}
+			if r.count == 0 {
+				if err := st.remove(i); err != nil {
+					return err
+				}
+			}
+		}
+		o.touchedRows = o.touchedRows[:0]
+		return nil
+	}
+	for _, g := range o.touched {
+		words := st.groups.row(g)
+		for side := range 2 {
+			want := o.wants(side, int64(words[joinCount+1-side]))
+			if o.shows[side] == showNever || want == (words[joinFlags]&(keyShown<<side) != 0) {
+				continue
+			}
+			words[joinFlags] ^= keyShown << side
+			for n := half(words[joinHeads], side); n != 0; {
+				r := st.row(n - 1)
+				w := r.count
+				if !want {
+					w = -w
+				}
+				if err := o.padRow(side, r, w, out); err != nil {
+					return err
+				}
+				n = r.next
+			}
+		}
+	}
+	return nil
+}
+
+func (o *joinOp) Close() error {
+	if o.ctx != nil {
+		o.ctx.Budget.Add(-o.st.reported)
+		o.st.reported = 0
+	}
+	return nil
+}

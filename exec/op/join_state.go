@@ -1,0 +1,355 @@
+package op
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/streamdb/streamdb/types"
+)
+
+// joinRow is a row that a join keeps. Rows of one key and side form a chain from the key's group; their bytes are in the arena.
+type joinRow struct {
+	next, prev uint32 // row number + 1
+	group      uint32
+	flags      uint32
+	count      int64 // sum of weights; negative only within an epoch
+	match      int64 // with a residual condition: weight of the other side's rows that match
+	at         uint64
+	n          uint32
+}
+
+const (
+	rowSide    = 1 << 0 // 1: right
+	rowTouched = 1 << 1 // listed in touchedRows
+	rowUnsaved = 1 << 2 // listed in unsaved
+	rowStored  = 1 << 3 // the state table has it
+	rowShown   = 1 << 4 // its padding (semi join: the row itself) has been emitted
+	rowDead    = 1 << 5 // listed in dead
+	rowNew     = 1 << 6 // match not yet counted
+	rowIndexed = 1 << 7
+)
+
+const (
+	joinRowBytes = 56
+	joinSlabBits = 9
+	// longChain is the number of rows of a key and side from which on retractions find their row by hash.
+	longChain = 32
+)
+
+// Words of a join's group row behind the key's.
+const (
+	joinHeads  = rowUser     // first row + 1: left in the low half, right in the high one
+	joinCount  = rowUser + 1 // and + 2: sum of weights per side
+	joinLength = rowUser + 3 // rows of the chains, as joinHeads
+	joinFlags  = rowUser + 4 // low half: epoch of the last touch; then flags
+	joinWords  = 5
+
+	keyShown = 1 << 32 // << side: paddings (semi join: rows) of the side's rows have been emitted
+)
+
+// joinState is the working copy of both sides' rows. State table per side (ordered): join key · encoded row → uvarint length of the join key · varint
+// count · varint match.
+type joinState struct {
+	o        *joinOp
+	groups   *groupTable
+	slabs    [][]joinRow
+	used     int
+	free     []uint32
+	rows     arena
+	index    map[uint64]uint32 // hash of group and bytes → row, of long chains; a hint only
+	negative int               // rows with a negative count
+	tables   [2]table
+	complete bool
+	unsaved  []uint32
+	reported int64
+	key, val []byte
+}
+
+func (s *joinState) reset() {
+	s.groups = newGroupTable(s.o.keyTypes, joinWords)
+	s.groups.bare = true
+	s.slabs, s.used, s.free, s.rows, s.negative = nil, 0, nil, arena{}, 0
+	s.index = map[uint64]uint32{}
+}
+
+func (s *joinState) row(i uint32) *joinRow { return &s.slabs[i>>joinSlabBits][i&(1<<joinSlabBits-1)] }
+
+func (s *joinState) bytes(r *joinRow) []byte { return s.rows.get(r.at, int(r.n)) }
+
+func half(w uint64, side int) uint32 { return uint32(w >> (32 * side)) }
+
+func setHalf(w *uint64, side int, x uint32) {
+	*w = *w&^(uint64(^uint32(0))<<(32*side)) | uint64(x)<<(32*side)
+}
+
+// find returns the row of a chain with exactly these bytes.
+func (s *joinState) find(g uint32, words []uint64, side int, b []byte) (uint32, bool) {
+	if half(words[joinLength], side) > longChain {
+		if i, ok := s.index[rowHashOf(g, side, b)]; ok {
+			if r := s.row(i); r.group == g && int(r.flags&rowSide) == side && bytes.Equal(s.bytes(r), b) {
+				return i, true
+			}
+		}
+	}
+	for n := half(words[joinHeads], side); n != 0; {
+		r := s.row(n - 1)
+		if int(r.n) == len(b) && bytes.Equal(s.bytes(r), b) {
+			return n - 1, true
+		}
+		n = r.next
+	}
+	return 0, false
+}
+
+func rowHashOf(g uint32, side int, b []byte) uint64 {
+	return xxhash.Sum64(b) ^ (uint64(g)<<1|uint64(side))*0x9E3779B97F4A7C15
+}
+
+// add puts a new row at the head of its chain.
+func (s *joinState) add(g uint32, words []uint64, side int, b []byte, count int64) uint32 {
+	var i uint32
+	if k := len(s.free); k > 0 {
+		i = s.free[k-1]
+		s.free = s.free[:k-1]
+	} else {
+		if s.used>>joinSlabBits == len(s.slabs) {
+			s.slabs = append(s.slabs, make([]joinRow, 1<<joinSlabBits))
+		}
+		i = uint32(s.used)
+		s.used++
+	}
+	r := s.row(i)
+	head := half(words[joinHeads], side)
+	*r = joinRow{next: head, group: g, flags: uint32(side), count: count, at: s.rows.add(b), n: uint32(len(b))}
+	if head != 0 {
+		s.row(head - 1).prev = i + 1
+	}
+	setHalf(&words[joinHeads], side, i+1)
+	n := half(words[joinLength], side) + 1
+	setHalf(&words[joinLength], side, n)
+	if count < 0 {
+		s.negative++
+	}
+	switch {
+	case n == longChain+1:
+		for k := i + 1; k != 0; {
+			x := s.row(k - 1)
+			s.index[rowHashOf(g, side, s.bytes(x))] = k - 1
+			x.flags |= rowIndexed
+			k = x.next
+		}
+	case n > longChain:
+		s.index[rowHashOf(g, side, b)] = i
+		r.flags |= rowIndexed
+	}
+	return i
+}
+
+// bump changes a row's count.
+func (s *joinState) bump(r *joinRow, w int64) {
+	if r.count < 0 {
+		s.negative--
+	}
+	r.count += w
+	if r.count < 0 {
+		s.negative++
+	}
+}
+
+// remove unlinks a row, in memory and in state.
+func (s *joinState) remove(i uint32) error {
+	r := s.row(i)
+	side := int(r.flags & rowSide)
+	words := s.groups.row(r.group)
+	if r.flags&rowStored != 0 {
+		k := s.stateKey(words, r)
+		if err := s.tables[side].del(keyGroup(s.o.ctx, words[rowHash]), k); err != nil {
+			return err
+		}
+	}
+	if r.flags&rowIndexed != 0 {
+		h := rowHashOf(r.group, side, s.bytes(r))
+		if s.index[h] == i {
+			delete(s.index, h)
+		}
+	}
+	if r.prev != 0 {
+		s.row(r.prev - 1).next = r.next
+	} else {
+		setHalf(&words[joinHeads], side, r.next)
+	}
+	if r.next != 0 {
+		s.row(r.next - 1).prev = r.prev
+	}
+	setHalf(&words[joinLength], side, half(words[joinLength], side)-1)
+	s.rows.drop(int(r.n))
+	*r = joinRow{}
+	s.free = append(s.free, i)
+	return nil
+}
+
+func (s *joinState) stateKey(words []uint64, r *joinRow) []byte {
+	s.key = s.groups.appendKey(s.key[:0], words)
+	s.key = append(s.key, s.bytes(r)...)
+	return s.key
+}
+
+// changed lists a row for the next checkpoint.
+func (s *joinState) changed(i uint32, r *joinRow) {
+	if r.flags&rowUnsaved == 0 && s.tables[0].part != nil {
+		r.flags |= rowUnsaved
+		s.unsaved = append(s.unsaved, i)
+	}
+}
+
+// save puts the rows that changed since the last checkpoint.
+func (s *joinState) save() error {
+	for _, i := range s.unsaved {
+		r := s.row(i)
+		if r.flags&rowUnsaved == 0 {
+			continue // gone
+		}
+		r.flags = r.flags&^rowUnsaved | rowStored
+		words := s.groups.row(r.group)
+		k := s.stateKey(words, r)
+		s.val = binary.AppendUvarint(s.val[:0], uint64(len(k)-int(r.n)))
+		s.val = binary.AppendVarint(s.val, r.count)
+		s.val = binary.AppendVarint(s.val, r.match)
+		if err := s.tables[r.flags&rowSide].put(keyGroup(s.o.ctx, words[rowHash]), k, s.val); err != nil {
+			return err
+		}
+	}
+	s.unsaved = s.unsaved[:0]
+	return nil
+}
+
+// load reads the rows of a key that is not in memory.
+func (s *joinState) load(g uint32) error {
+	words := s.groups.row(g)
+	prefix := s.groups.appendKey(nil, words)
+	kg := keyGroup(s.o.ctx, words[rowHash])
+	for side := range s.tables {
+		err := s.tables[side].scan(kg, prefix, false, func(k, v []byte) (bool, error) {
+			return true, s.restoreRow(g, side, k, v)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	s.settle(words)
+	return nil
+}
+
+func (s *joinState) restoreRow(g uint32, side int, k, v []byte) error {
+	r := byteReader{b: v}
+	n, count, match := int(r.uvarint()), r.varint(), r.varint()
+	if r.bad || n > len(k) {
+		return errCorruptState(s.o.node)
+	}
+	words := s.groups.row(g)
+	row := s.row(s.add(g, words, side, k[n:], count))
+	row.flags |= rowStored
+	row.match = match
+	if s.o.shows[side] != showNever && s.o.residual != nil && s.o.wants(side, match) {
+		row.flags |= rowShown
+	}
+	words[joinCount+side] += uint64(count)
+	return nil
+}
+
+// settle derives what has been shown of a key whose rows were read from state: at the barrier before the checkpoint all was shown that had to be.
+func (s *joinState) settle(words []uint64) {
+	for side := range 2 {
+		if s.o.residual == nil && s.o.shows[side] != showNever && s.o.wants(side, int64(words[joinCount+1-side])) {
+			words[joinFlags] |= keyShown << side
+		}
+	}
+}
+
+// loadBatch is how many rows a restore puts into the table at once.
+const loadBatch = 1024
+
+// restore reads all rows, until the budget is used up.
+func (s *joinState) restore() error {
+	for side := range s.tables {
+		batch := types.NewChunk(s.o.ctx.InputTypes[side])
+		var ks, vs [][]byte
+		flush := func() error {
+			batch.N = len(ks)
+			grp := make([]uint32, len(ks))
+			if err := s.groups.lookup(batch, s.o.keys[side], s.groups.hashes(batch, s.o.keys[side]), grp, func(uint32, int) error { return nil }); err != nil {
+				return err
+			}
+			for i, g := range grp {
+				if err := s.restoreRow(g, side, ks[i], vs[i]); err != nil {
+					return err
+				}
+			}
+			batch.Reset()
+			ks, vs = ks[:0], vs[:0]
+			s.account()
+			return nil
+		}
+		over := false
+		err := s.tables[side].scanAll(func(_ uint16, k, v []byte) error {
+			if over {
+				return nil
+			}
+			n, w := binary.Uvarint(v)
+			if w <= 0 || n > uint64(len(k)) {
+				return errCorruptState(s.o.node)
+			}
+			if _, err := types.DecodeRow(k[n:], batch.Cols); err != nil {
+				return err
+			}
+			ks, vs = append(ks, bytes.Clone(k)), append(vs, bytes.Clone(v))
+			if len(ks) < loadBatch {
+				return nil
+			}
+			err := flush()
+			over = s.o.ctx.Budget.Over()
+			return err
+		})
+		if err == nil && len(ks) > 0 {
+			err = flush()
+		}
+		if err != nil {
+			return err
+		}
+		if over {
+			// A key must be wholly in memory or not at all: start empty and read what is needed.
+			s.reset()
+			s.complete = false
+			s.account()
+			return nil
+		}
+	}
+	return s.groups.each(func(_ uint32, words []uint64) error {
+		s.settle(words)
+		return nil
+	})
+}
+
+// account tells the budget what the rows in memory take.
+func (s *joinState) account() {
+	n := s.groups.bytes() + s.rows.bytes() + int64(len(s.slabs))*joinRowBytes<<joinSlabBits + int64(len(s.index))*32
+	s.o.ctx.Budget.Add(n - s.reported)
+	s.reported = n
+}
+
+// compact rewrites the row bytes when more than half of them is garbage.
+func (s *joinState) compact() {
+	s.groups.compact()
+	if !s.rows.wasteful() {
+		return
+	}
+	old := s.rows
+	s.rows = arena{}
+	for i := range s.used {
+		if r := s.row(uint32(i)); r.n > 0 {
+			r.at = s.rows.add(old.get(r.at, int(r.n)))
+		}
+	}
+}

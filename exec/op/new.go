@@ -1,0 +1,58 @@
+package op
+
+import (
+	"github.com/streamdb/streamdb/checkpoint"
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/planner/plan"
+)
+
+// New returns the operator of a plan node that has inputs. Sources, scans, exchanges and the roots of plans belong to the task loop,
+// leaves without inputs come from NewLeaf.
+func New(node *plan.Node) (Operator, error) {
+	b := base{node: node}
+	switch node.Kind {
+	case plan.KindFilter:
+		return &filterOp{base: b}, nil
+	case plan.KindProject:
+		return &projectOp{base: b}, nil
+	case plan.KindUnnest:
+		return &unnestOp{base: b}, nil
+	case plan.KindWatermark:
+		return &watermarkOp{base: b}, nil
+	case plan.KindWindow:
+		return &windowOp{base: b}, nil
+	case plan.KindAgg:
+		return &aggOp{base: b}, nil
+	case plan.KindJoin:
+		return &joinOp{base: b}, nil
+	case plan.KindUnion:
+		return &unionOp{base: b}, nil
+	case plan.KindTopN:
+		return &topNOp{base: b}, nil
+	case plan.KindOver:
+		return &overOp{base: b}, nil
+	case plan.KindRecompute:
+		return &recomputeOp{base: b}, nil
+	}
+	return nil, pgerr.Newf(pgerr.InternalError, "no operator for plan node %d of kind %q", node.ID, node.Kind)
+}
+
+// base gives operators the node and context, and methods that do nothing.
+type base struct {
+	node *plan.Node
+	ctx  *Context
+}
+
+func (b *base) Watermark(int, Watermark, Emitter) error { return nil }
+
+func (b *base) Barrier(checkpoint.Barrier, Emitter) error { return nil }
+
+func (b *base) Close() error { return nil }
+
+// cancelled reports whether the job or query is to stop.
+func (b *base) cancelled() error {
+	if b.ctx.Cancelled != nil && b.ctx.Cancelled() {
+		return pgerr.Newf(pgerr.QueryCanceled, "canceling statement due to user request")
+	}
+	return nil
+}

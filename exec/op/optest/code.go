@@ -1,0 +1,5 @@
+package optest
+
+import "github.com/streamdb/streamdb/internal/pgerr"
+
+func codeOf(err error) string { return string(pgerr.CodeOf(err)) }

@@ -1,0 +1,504 @@
+// Package optest replays test cases against operators the way jobs drive them, and checks what must hold whatever the case is.
+//
+// A case is a list of epochs. It is run with several chunk sizes, with holes in the selection, with a barrier after every chunk, over
+// both state backends, with operator caches that may hold nothing, and with a checkpoint and restore, also to another parallelism, at every
+// epoch. After every epoch the accumulated output must equal what a fresh operator computes from the accumulated input in one go, and the case's
+// own expectation.
+package optest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/streamdb/streamdb/checkpoint"
+	"github.com/streamdb/streamdb/exec/op"
+	"github.com/streamdb/streamdb/planner/plan"
+	"github.com/streamdb/streamdb/sql/expr"
+	"github.com/streamdb/streamdb/state"
+	"github.com/streamdb/streamdb/types"
+)
+
+// Spec is a case.
+type Spec struct {
+	Node *plan.Node
+	Lib  expr.Library
+	// Route lists per port the columns by which rows go to subtasks; nil: the operator runs in one subtask.
+	Route  [][]int
+	Epochs []Epoch
+	// Oracle computes the output from the accumulated inputs; nil: a fresh operator in one-shot mode.
+	Oracle func(in []*types.Chunk) (*types.Chunk, error)
+	// NoOracle: only the epochs' own expectations count.
+	NoOracle bool
+	// Lossy marks operators that emit rows they cannot take back (windows that close): multiplicities are not checked against keys.
+	Lossy bool
+}
+
+// Epoch is the input between two barriers, and what is expected after it.
+type Epoch struct {
+	In []string // rows per port, see types.ParseChunk
+	// Chunks per port, instead of In.
+	Chunks []*types.Chunk
+	Marks  []Mark // watermarks that follow the rows
+	// Want is the accumulated output, "{}" for none, "" when the oracle suffices.
+	Want string
+	// Errors are the SQLSTATEs of the live error reports, sorted and joined by blanks; "" is not checked, "{}" is none.
+	Errors string
+	// Late is the number of late rows so far; 0 is not checked.
+	Late int
+}
+
+// Mark is a watermark on a port.
+type Mark struct {
+	Port, Column int
+	Value        int64
+}
+
+// variant is one way to run a case.
+type variant struct {
+	size        int
+	holes       bool
+	eachChunk   bool // a barrier after every chunk
+	checkpoint  bool
+	restore     bool
+	parallelism []int // in turn, one per restore
+	pebble      bool
+	starved     bool // operators' caches may hold nothing
+}
+
+func (v variant) String() string {
+	return fmt.Sprintf("size=%d,holes=%v,each=%v,ckpt=%v,restore=%v,par=%v,pebble=%v,starved=%v", v.size, v.holes, v.eachChunk, v.checkpoint, v.restore,
+		v.parallelism, v.pebble, v.starved)
+}
+
+var variants = []variant{
+	{size: 1024},
+	{size: 1},
+	{size: 2, holes: true},
+	{size: 1, eachChunk: true},
+	{size: 1024, holes: true, checkpoint: true},
+	{size: 1024, checkpoint: true, restore: true},
+	{size: 2, checkpoint: true, restore: true, parallelism: []int{1, 3, 2}},
+	{size: 1024, checkpoint: true, starved: true},
+	{size: 1, eachChunk: true, checkpoint: true, restore: true, pebble: true, starved: true},
+	{size: 1024, checkpoint: true, restore: true, pebble: true, parallelism: []int{2, 5}},
+}
+
+// Run replays the case in all variants.
+func Run(t *testing.T, s Spec) {
+	t.Helper()
+	for _, v := range variants {
+		if v.parallelism != nil && s.Route == nil {
+			v.parallelism = nil
+		}
+		t.Run(v.String(), func(t *testing.T) { (&runner{t: t, s: s, v: v}).run() })
+	}
+}
+
+const maxParallelism = 16
+
+type runner struct {
+	t     *testing.T
+	s     Spec
+	v     variant
+	store *state.Store
+	last  *state.Snapshot
+	id    uint64
+	epoch uint64
+	tasks []*task
+	out   *collector
+	errs  *reporter
+	in    []*types.Chunk // accumulated, consolidated
+}
+
+type task struct {
+	op  op.Operator
+	out *collector
+}
+
+func (r *runner) run() {
+	r.out = newCollector(r.t, r.s.Node)
+	r.errs = &reporter{live: map[string]int64{}}
+	for _, n := range r.s.Node.Inputs {
+		r.in = append(r.in, types.NewChunk(n.Schema.Types()))
+	}
+	r.open(r.width())
+	defer func() { r.close() }()
+	for i, e := range r.s.Epochs {
+		r.play(e)
+		r.barrier()
+		r.check(i, e)
+		if r.v.restore {
+			r.close()
+			r.open(r.width())
+		}
+	}
+}
+
+func (r *runner) width() int {
+	if r.v.parallelism == nil {
+		return 1
+	}
+	return r.v.parallelism[int(r.epoch)%len(r.v.parallelism)]
+}
+
+func (r *runner) open(width int) {
+	backend := state.BackendMemory
+	if r.v.pebble {
+		backend = state.BackendPebble
+	}
+	var err error
+	r.store, err = state.Open(context.Background(), state.Options{
+		Dir: r.t.TempDir(), Backend: backend, MaxParallelism: maxParallelism, Job: 1,
+	}, r.last)
+	require.NoError(r.t, err)
+	r.tasks = nil
+	for i := range width {
+		ctx := r.context(r.s.Node)
+		ctx.Subtask, ctx.Parallelism, ctx.Groups, ctx.Store = i, width, state.SubtaskRange(maxParallelism, width, i), r.store
+		if r.v.starved {
+			ctx.Budget = state.NewBudget(1)
+		}
+		o, err := op.New(r.s.Node)
+		require.NoError(r.t, err)
+		require.NoError(r.t, o.Open(ctx))
+		out := *r.out
+		out.marks = map[int]int64{}
+		r.tasks = append(r.tasks, &task{op: o, out: &out})
+	}
+}
+
+func (r *runner) context(n *plan.Node) *op.Context {
+	ctx := &op.Context{
+		Node: n, Parallelism: 1, Lib: r.s.Lib, Env: &expr.Env{Format: types.DefaultFormat()}, Errors: r.errs, Groups: state.Range{To: maxParallelism},
+	}
+	for _, in := range n.Inputs {
+		ctx.InputTypes = append(ctx.InputTypes, in.Schema.Types())
+	}
+	return ctx
+}
+
+func (r *runner) close() {
+	for _, t := range r.tasks {
+		require.NoError(r.t, t.op.Close())
+	}
+	require.NoError(r.t, r.store.Close())
+	r.tasks = nil
+}
+
+// play feeds the rows of an epoch in chunks of the variant's size.
+func (r *runner) play(e Epoch) {
+	for port, n := range r.s.Node.Inputs {
+		var c *types.Chunk
+		switch {
+		case port < len(e.Chunks):
+			c = e.Chunks[port]
+		case port < len(e.In):
+			var err error
+			c, err = types.ParseChunk(n.Schema.Types(), e.In[port])
+			require.NoError(r.t, err)
+		}
+		if c == nil || c.Rows() == 0 {
+			continue
+		}
+		r.accumulate(port, c)
+		for from := 0; from < c.Rows(); from += r.v.size {
+			for i, part := range r.split(port, c, from, min(from+r.v.size, c.Rows())) {
+				if part == nil {
+					continue
+				}
+				require.NoError(r.t, r.tasks[i].op.Process(port, part, r.tasks[i].out))
+				mangle(part)
+			}
+			if r.v.eachChunk {
+				r.barrier()
+			}
+		}
+	}
+	for _, m := range e.Marks {
+		for _, t := range r.tasks {
+			require.NoError(r.t, t.op.Watermark(m.Port, op.Watermark{Column: m.Column, Value: m.Value}, t.out))
+		}
+	}
+}
+
+// split copies rows [from, to) of c into one chunk per subtask, with garbage between them when the variant wants holes.
+func (r *runner) split(port int, c *types.Chunk, from, to int) []*types.Chunk {
+	parts := make([]*types.Chunk, len(r.tasks))
+	var cols []int
+	if len(r.tasks) > 1 {
+		cols = r.s.Route[port]
+	}
+	hash := make([]uint64, c.N)
+	types.HashRows(c, cols, hash)
+	for i := from; i < to; i++ {
+		row := c.Row(i)
+		k := 0
+		if len(r.tasks) > 1 {
+			k = state.SubtaskOf(maxParallelism, len(r.tasks), types.KeyGroup(hash[row], maxParallelism))
+		}
+		if parts[k] == nil {
+			parts[k] = types.NewChunk(r.s.Node.Inputs[port].Schema.Types())
+		}
+		p := parts[k]
+		if r.v.holes {
+			p.AppendRow(c, c.Row((i*7+3)%c.Rows()), 5)
+			p.Sel = append(p.Sel, uint16(p.N))
+		}
+		p.AppendRow(c, row, c.Weight(row))
+	}
+	return parts
+}
+
+// mangle overwrites a chunk that was lent, so that an operator which kept it is found out.
+func mangle(c *types.Chunk) {
+	for _, v := range c.Cols {
+		for i := range v.Int {
+			v.Int[i] = -0x5EED
+		}
+		for i := range v.Str {
+			v.Str[i] = "mangled"
+		}
+		for i := range v.Float {
+			v.Float[i] = -12345.5
+		}
+		for i := range v.Num {
+			v.Num[i] = types.NumericFromInt64(-424242)
+		}
+	}
+	for i := range c.Weights {
+		c.Weights[i] = 99
+	}
+}
+
+func (r *runner) barrier() {
+	r.epoch++
+	b := checkpoint.Barrier{Epoch: r.epoch}
+	if r.v.checkpoint {
+		r.id++
+		b.Checkpoint = r.id
+	}
+	for _, t := range r.tasks {
+		require.NoError(r.t, t.op.Barrier(b, t.out))
+	}
+	if !r.v.checkpoint {
+		return
+	}
+	var sealed []*state.Sealed
+	for i := range r.tasks {
+		sealed = append(sealed, r.store.Seal(i))
+	}
+	sn, err := r.store.Snapshot(context.Background(), r.id, sealed)
+	require.NoError(r.t, err)
+	r.store.Confirm(r.id)
+	r.last = sn
+}
+
+// accumulate adds c to the port's content, consolidated.
+func (r *runner) accumulate(port int, c *types.Chunk) {
+	all := r.in[port]
+	all.AppendChunk(c)
+	counts := map[string]int64{}
+	firsts := map[string]int{}
+	var keys []string
+	for i := range all.N {
+		k := string(types.AppendRow(nil, all.Cols, i))
+		if _, ok := firsts[k]; !ok {
+			firsts[k] = i
+			keys = append(keys, k)
+		}
+		counts[k] += all.Weight(i)
+	}
+	next := types.NewChunk(r.s.Node.Inputs[port].Schema.Types())
+	for _, k := range keys {
+		if counts[k] != 0 {
+			next.AppendRow(all, firsts[k], counts[k])
+		}
+	}
+	r.in[port] = next
+}
+
+func (r *runner) check(i int, e Epoch) {
+	r.out.contract(r.s.Lossy)
+	got := r.out.rows()
+	if !r.s.NoOracle {
+		want, err := r.oracle()
+		require.NoError(r.t, err)
+		require.Equal(r.t, want, got, "epoch %d against the oracle", i)
+	}
+	if e.Want != "" {
+		text := strings.TrimSpace(e.Want)
+		if text == "{}" {
+			text = ""
+		}
+		c, err := types.ParseChunk(r.s.Node.Schema.Types(), text)
+		require.NoError(r.t, err)
+		w := newCollector(r.t, r.s.Node)
+		if c.Rows() > 0 {
+			require.NoError(r.t, w.Emit(c))
+		}
+		require.Equal(r.t, w.rows(), got, "epoch %d", i)
+	}
+	if e.Errors != "" {
+		require.Equal(r.t, e.Errors, r.errs.codes(), "epoch %d", i)
+	}
+	if e.Late != 0 {
+		require.Equal(r.t, e.Late, r.errs.late, "epoch %d", i)
+	}
+}
+
+// oracle returns the sorted rows of the case's oracle over the accumulated inputs.
+func (r *runner) oracle() ([]string, error) {
+	w := newCollector(r.t, r.s.Node)
+	if r.s.Oracle != nil {
+		c, err := r.s.Oracle(r.in)
+		if err != nil || c.Rows() == 0 {
+			return []string{}, err
+		}
+		err = w.Emit(c)
+		return w.rows(), err
+	}
+	o, err := op.New(r.s.Node)
+	if err != nil {
+		return nil, err
+	}
+	ctx := r.context(r.s.Node)
+	ctx.OneShot = true
+	ctx.Errors = &reporter{live: map[string]int64{}}
+	if err := o.Open(ctx); err != nil {
+		return nil, err
+	}
+	for port, c := range r.in {
+		d := c.Clone()
+		if err := o.Process(port, d, w); err != nil {
+			return nil, err
+		}
+	}
+	if err := o.Barrier(checkpoint.Barrier{Epoch: 1}, w); err != nil {
+		return nil, err
+	}
+	w.contract(true)
+	return w.rows(), o.Close()
+}
+
+// collector accumulates output and checks the contract of emitters.
+type collector struct {
+	t     *testing.T
+	node  *plan.Node
+	count map[string]int64
+	text  map[string]string
+	keys  map[string]string
+	marks map[int]int64
+}
+
+func newCollector(t *testing.T, n *plan.Node) *collector {
+	return &collector{t: t, node: n, count: map[string]int64{}, text: map[string]string{}, keys: map[string]string{}, marks: map[int]int64{}}
+}
+
+// Emit implements op.Emitter.
+func (c *collector) Emit(ch *types.Chunk) error {
+	require.LessOrEqual(c.t, ch.N, types.MaxChunkRows, "chunk too long")
+	require.Len(c.t, ch.Cols, len(c.node.Schema), "columns")
+	require.Positive(c.t, ch.Rows(), "empty chunk")
+	for i, v := range ch.Cols {
+		require.Equal(c.t, c.node.Schema[i].Type.Kind(), v.Type.Kind(), "column %d", i)
+		require.GreaterOrEqual(c.t, v.Len(), ch.N, "column %d is short", i)
+	}
+	for i := range ch.Rows() {
+		r := ch.Row(i)
+		require.NotZero(c.t, ch.Weight(r), "row of weight 0")
+		k := string(types.AppendRow(nil, ch.Cols, r))
+		c.count[k] += ch.Weight(r)
+		if c.count[k] == 0 {
+			delete(c.count, k)
+			continue
+		}
+		var b []byte
+		for j, v := range ch.Cols {
+			if j > 0 {
+				b = append(b, ' ')
+			}
+			if v.IsNull(r) {
+				b = append(b, "NULL"...)
+			} else {
+				b = types.AppendText(b, types.DefaultFormat(), v, r)
+			}
+		}
+		c.text[k] = string(b)
+		key := make([]*types.Vector, 0, len(c.node.Key))
+		for _, p := range c.node.Key {
+			key = append(key, ch.Cols[p])
+		}
+		c.keys[k] = string(types.AppendKeyRow(nil, key, r))
+	}
+	return nil
+}
+
+// EmitWatermark implements op.Emitter.
+func (c *collector) EmitWatermark(w op.Watermark) error {
+	if last, ok := c.marks[w.Column]; ok {
+		require.GreaterOrEqual(c.t, w.Value, last, "watermark of column %d fell", w.Column)
+	}
+	c.marks[w.Column] = w.Value
+	return nil
+}
+
+// contract checks what holds at barriers: no negative multiplicity, at most one row per stream key.
+func (c *collector) contract(lossy bool) {
+	seen := map[string]string{}
+	for k, n := range c.count {
+		require.Positive(c.t, n, "row %s at a barrier", c.text[k])
+		if lossy || c.node.Key == nil {
+			continue
+		}
+		require.EqualValues(c.t, 1, n, "multiplicity of row %s", c.text[k])
+		if other, ok := seen[c.keys[k]]; ok {
+			require.Fail(c.t, "two rows of one stream key", "%s\n%s", other, c.text[k])
+		}
+		seen[c.keys[k]] = c.text[k]
+	}
+}
+
+func (c *collector) rows() []string {
+	out := []string{}
+	for k, n := range c.count {
+		out = append(out, fmt.Sprintf("%+d %s", n, c.text[k]))
+	}
+	sort.Strings(out)
+	return out
+}
+
+// reporter sums error reports by SQLSTATE.
+type reporter struct {
+	live map[string]int64
+	late int
+}
+
+func (r *reporter) Report(_ *plan.Node, err error, _ *types.Chunk, _ int, w int64) error {
+	r.live[codeOf(err)] += w
+	return nil
+}
+
+func (r *reporter) Late(*plan.Node, *types.Chunk, int) error {
+	r.late++
+	return nil
+}
+
+func (r *reporter) codes() string {
+	var out []string
+	for k, n := range r.live {
+		for range n {
+			out = append(out, k)
+		}
+	}
+	if len(out) == 0 {
+		return "{}"
+	}
+	slices.Sort(out)
+	return strings.Join(out, " ")
+}

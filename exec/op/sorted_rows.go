@@ -1,0 +1,172 @@
+package op
+
+import (
+	"encoding/binary"
+
+	"github.com/streamdb/streamdb/planner/plan"
+	"github.com/streamdb/streamdb/types"
+)
+
+// sortedRows keeps whole rows by group and order. State key: group columns · order columns · stream key · encoded row → varint count · uvarint ends of
+// the group, order and stream key parts. The encoded row at the end keeps two versions of a row apart: within an epoch an insertion may come before the
+// retraction of what it replaces.
+type sortedRows struct {
+	ctx   *Context
+	node  *plan.Node
+	table table
+	group []int
+	order []plan.SortKey
+	tie   []int
+	types []types.Type
+
+	hash     []uint64
+	key, val []byte
+	ends     [3]int
+	vecs     []*types.Vector
+	tieVecs  []*types.Vector
+}
+
+// sortedRow is an entry during a scan; its bytes are valid until the next one.
+type sortedRow struct {
+	key   []byte
+	count int64
+	ends  [3]int
+}
+
+func (r *sortedRow) row() []byte      { return r.key[r.ends[2]:] }
+func (r *sortedRow) orderKey() []byte { return r.key[:r.ends[1]] }
+
+func (s *sortedRows) open(ctx *Context, node *plan.Node, number uint32) error {
+	s.ctx, s.node, s.types = ctx, node, ctx.InputTypes[0]
+	s.tie = inputKey(node, 0, len(s.types))
+	var err error
+	s.table, err = openTable(ctx, node, number, orderedMode)
+	return err
+}
+
+// begin prepares for the rows of c.
+func (s *sortedRows) begin(c *types.Chunk) {
+	if cap(s.hash) < c.N {
+		s.hash = make([]uint64, max(c.N, types.MaxChunkRows))
+	}
+	s.hash = s.hash[:c.N]
+	types.HashRows(c, s.group, s.hash)
+	s.vecs = pick(s.vecs, c, s.group)
+	s.tieVecs = pick(s.tieVecs, c, s.tie)
+}
+
+// locate builds the key of row r in s.key and returns its key group and the length of the group part.
+func (s *sortedRows) locate(c *types.Chunk, r int) (kg uint16, groupEnd int) {
+	k := types.AppendKeyRow(s.key[:0], s.vecs, r)
+	s.ends[0] = len(k)
+	for _, o := range s.order {
+		k = types.AppendKey(k, c.Cols[o.Column], r, o.Desc, o.NullsFirst)
+	}
+	s.ends[1] = len(k)
+	k = types.AppendKeyRow(k, s.tieVecs, r)
+	s.ends[2] = len(k)
+	s.key = types.AppendRow(k, c.Cols, r)
+	return keyGroup(s.ctx, s.hash[r]), s.ends[0]
+}
+
+// add changes the count of the located row.
+func (s *sortedRows) add(kg uint16, w int64) error {
+	v, ok, err := s.table.get(kg, s.key)
+	if err != nil {
+		return err
+	}
+	if ok {
+		n, k := binary.Varint(v)
+		if k <= 0 {
+			return errCorruptState(s.node)
+		}
+		if w += n; w == 0 {
+			return s.table.del(kg, s.key)
+		}
+	}
+	s.val = binary.AppendVarint(s.val[:0], w)
+	for _, e := range s.ends {
+		s.val = binary.AppendUvarint(s.val, uint64(e))
+	}
+	return s.table.put(kg, s.key, s.val)
+}
+
+// scan calls f for the rows of a group with positive counts, in order, until it returns false.
+func (s *sortedRows) scan(kg uint16, prefix []byte, f func(r *sortedRow) (bool, error)) error {
+	var row sortedRow
+	return s.table.scan(kg, prefix, false, func(k, v []byte) (bool, error) {
+		r := byteReader{b: v}
+		row.key, row.count = k, r.varint()
+		for i := range row.ends {
+			row.ends[i] = int(r.uvarint())
+		}
+		if r.bad || row.ends[2] > len(k) || row.ends[1] > row.ends[2] {
+			return false, errCorruptState(s.node)
+		}
+		if row.count <= 0 {
+			return true, nil
+		}
+		return f(&row)
+	})
+}
+
+// rowDelta sums weights of encoded rows; rows whose weight is 0 vanish.
+type rowDelta struct {
+	weight map[string]int64
+	order  []string
+}
+
+func (d *rowDelta) add(row []byte, w int64) {
+	if d.weight == nil {
+		d.weight = map[string]int64{}
+	}
+	if old, ok := d.weight[viewString(row)]; ok {
+		d.weight[string(row)] = old + w
+		return
+	}
+	k := string(row)
+	d.weight[k] = w
+	d.order = append(d.order, k)
+}
+
+// emit emits the difference, rows in the order they were added first, and empties d.
+func (d *rowDelta) emit(buf *outBuf, out Emitter) error {
+	for _, k := range d.order {
+		w := d.weight[k]
+		if w == 0 {
+			continue
+		}
+		if _, err := types.DecodeRows(k, 1, buf.c.Cols); err != nil {
+			return err
+		}
+		if err := buf.push(w, out); err != nil {
+			return err
+		}
+	}
+	d.order = d.order[:0]
+	clear(d.weight)
+	return nil
+}
+
+// groupMarks keeps watermarks on columns until the barrier.
+type groupMarks struct{ pend []Watermark }
+
+func (m *groupMarks) set(w Watermark) {
+	for i := range m.pend {
+		if m.pend[i].Column == w.Column {
+			m.pend[i].Value = w.Value
+			return
+		}
+	}
+	m.pend = append(m.pend, w)
+}
+
+func (m *groupMarks) emit(out Emitter) error {
+	for _, w := range m.pend {
+		if err := out.EmitWatermark(w); err != nil {
+			return err
+		}
+	}
+	m.pend = m.pend[:0]
+	return nil
+}

@@ -1,0 +1,135 @@
+package op
+
+import (
+	"strings"
+	"unsafe"
+
+	"github.com/tidwall/btree"
+
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/planner/plan"
+	"github.com/streamdb/streamdb/state"
+	"github.com/streamdb/streamdb/types"
+)
+
+// tablesPerNode is the number of state tables an operator may have: table id = node id × tablesPerNode + its number. Part of the state format.
+const tablesPerNode = 8
+
+const (
+	orderedMode = state.Ordered
+	stagedMode  = state.Staged
+)
+
+// table is one state table of an operator: a part of the job's store, or in one-shot queries a tree that dies with the operator.
+type table struct {
+	part *state.Part
+	mem  *btree.Map[string, []byte]
+}
+
+func openTable(ctx *Context, node *plan.Node, number uint32, mode state.PartMode) (table, error) {
+	if ctx.OneShot || ctx.Store == nil {
+		return table{mem: btree.NewMap[string, []byte](0)}, nil
+	}
+	p, err := ctx.Store.Part(node.ID*tablesPerNode+number, ctx.Subtask, ctx.Groups, mode)
+	return table{part: p}, err
+}
+
+func errCorruptState(node *plan.Node) error {
+	return pgerr.Newf(pgerr.DataCorrupted, "corrupt state of operator %d (%s)", node.ID, node.Kind)
+}
+
+func viewString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// get returns the value of key, valid until the table changes. It must not be modified.
+func (t *table) get(kg uint16, key []byte) ([]byte, bool, error) {
+	if t.mem != nil {
+		v, ok := t.mem.Get(viewString(key))
+		return v, ok, nil
+	}
+	return t.part.Get(kg, key)
+}
+
+// put copies key and val.
+func (t *table) put(kg uint16, key, val []byte) error {
+	if t.mem != nil {
+		t.mem.Set(string(key), append([]byte(nil), val...))
+		return nil
+	}
+	t.part.Put(kg, key, val)
+	return nil
+}
+
+func (t *table) del(kg uint16, key []byte) error {
+	if t.mem != nil {
+		t.mem.Delete(viewString(key))
+		return nil
+	}
+	t.part.Delete(kg, key)
+	return nil
+}
+
+// scan calls f for the keys of a group that start with prefix, ascending or descending, until it returns false. F must not change the table;
+// key and val are valid during the call.
+func (t *table) scan(kg uint16, prefix []byte, desc bool, f func(key, val []byte) (bool, error)) error {
+	if t.mem != nil {
+		return t.scanMem(prefix, desc, f)
+	}
+	it := t.part.ScanFrom(kg, prefix, nil, desc)
+	defer it.Close()
+	for it.Next() {
+		if more, err := f(it.Key(), it.Value()); err != nil || !more {
+			return err
+		}
+	}
+	return it.Err()
+}
+
+func (t *table) scanMem(prefix []byte, desc bool, f func(key, val []byte) (bool, error)) error {
+	var err error
+	p := viewString(prefix)
+	visit := func(k string, v []byte) bool {
+		if !strings.HasPrefix(k, p) {
+			return desc && k > p // descending scans start at the successor of the prefix
+		}
+		var more bool
+		more, err = f(unsafe.Slice(unsafe.StringData(k), len(k)), v)
+		return more && err == nil
+	}
+	switch succ := types.KeySuccessor(prefix); {
+	case !desc:
+		t.mem.Ascend(p, visit)
+	case succ == nil:
+		t.mem.Reverse(visit)
+	default:
+		t.mem.Descend(viewString(succ), visit)
+	}
+	return err
+}
+
+// scanAll calls f for all entries.
+func (t *table) scanAll(f func(kg uint16, key, val []byte) error) error {
+	if t.mem != nil {
+		return nil // a one-shot query starts without state
+	}
+	it := t.part.ScanAll()
+	defer it.Close()
+	for it.Next() {
+		if err := f(it.Group(), it.Key(), it.Value()); err != nil {
+			return err
+		}
+	}
+	return it.Err()
+}
+
+// keyGroup returns the key group of a row hash. State without key columns may run in several subtasks (each then has its own rows): its group is
+// moved into the subtask's range.
+func keyGroup(ctx *Context, hash uint64) uint16 {
+	if ctx.OneShot || ctx.Store == nil {
+		return 0
+	}
+	kg := types.KeyGroup(hash, ctx.Store.MaxParallelism())
+	if !ctx.Groups.Contains(kg) {
+		kg = ctx.Groups.From + kg%(ctx.Groups.To-ctx.Groups.From)
+	}
+	return kg
+}

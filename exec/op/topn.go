@@ -1,0 +1,334 @@
+package op
+
+import (
+	"bytes"
+	"math"
+	"slices"
+
+	"github.com/streamdb/streamdb/checkpoint"
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/sql/expr"
+	"github.com/streamdb/streamdb/types"
+)
+
+// topNOp keeps its input sorted per group and shows the rows at positions [offset, offset+limit). Jobs keep the rows in state table 0 (see
+// sortedRows) and emit the difference at the barrier; of inputs that only grow they keep no row that can never be shown.
+// One-shot queries sort in memory.
+type topNOp struct {
+	base
+	limit, offset int64 // limit math.MaxInt64: none
+	rows          sortedRows
+	groups        map[string]*topGroup
+	touched       []*topGroup
+	delta         rowDelta
+	out           *outBuf
+	marks         groupMarks
+
+	bounds map[string][]byte // of inputs that only grow: group → key of its last row that can be shown
+
+	sorted sortBuffer
+}
+
+var _ Operator = (*topNOp)(nil)
+
+// topGroup is a group that the epoch touched, with what it showed before.
+type topGroup struct {
+	kg     uint16
+	prefix []byte
+	old    [][]byte
+}
+
+// maxBounds caps the cached bounds of groups.
+const maxBounds = 1 << 16
+
+func (o *topNOp) Open(ctx *Context) error {
+	o.ctx = ctx
+	t := o.node.TopN
+	o.limit, o.offset = t.Limit, t.Offset
+	if err := o.evalLimits(); err != nil {
+		return err
+	}
+	if o.limit < 0 || o.limit > math.MaxInt64-o.offset {
+		o.limit = math.MaxInt64 - o.offset
+	}
+	o.rows.group, o.rows.order = t.GroupBy, t.Order
+	o.groups = map[string]*topGroup{}
+	o.bounds = map[string][]byte{}
+	o.out = newOutBuf(o.node.Schema.Types())
+	return o.rows.open(ctx, o.node, 0)
+}
+
+func (o *topNOp) evalLimits() error {
+	t := o.node.TopN
+	one := func(e *expr.Expr, into *int64, none int64, code pgerr.Code, what string) error {
+		if e == nil {
+			return nil
+		}
+		d, err := expr.EvalConst(e, o.ctx.Env, o.ctx.Lib)
+		if err != nil {
+			return err
+		}
+		if *into = d.Int; d.Null {
+			*into = none
+		} else if d.Int < 0 {
+			return pgerr.Newf(code, "%s must not be negative", what)
+		}
+		return nil
+	}
+	if err := one(t.LimitExpr, &o.limit, -1, pgerr.InvalidRowCountInLimit, "LIMIT"); err != nil {
+		return err
+	}
+	return one(t.OffsetExpr, &o.offset, 0, pgerr.InvalidRowCountInOffset, "OFFSET")
+}
+
+// kept is the number of rows per group that can be shown.
+func (o *topNOp) kept() int64 { return o.offset + o.limit }
+
+// prunes reports whether rows behind the limit can be forgotten.
+func (o *topNOp) prunes() bool {
+	return o.kept() < math.MaxInt32 && !o.node.TopN.WithTies && len(o.node.Inputs) == 1 && o.node.Inputs[0].AppendOnly
+}
+
+func (o *topNOp) Process(_ int, c *types.Chunk, _ Emitter) error {
+	o.rows.begin(c)
+	if o.ctx.OneShot {
+		return o.sortIn(c)
+	}
+	prunes := o.prunes()
+	for i := range c.Rows() {
+		r := c.Row(i)
+		kg, n := o.rows.locate(c, r)
+		if prunes {
+			if b, ok := o.bounds[viewString(o.rows.key[:n])]; ok && bytes.Compare(o.rows.key, b) > 0 {
+				continue
+			}
+		}
+		if o.groups[viewString(o.rows.key[:n])] == nil {
+			g := &topGroup{kg: kg, prefix: slices.Clone(o.rows.key[:n])}
+			old, err := o.window(g, nil)
+			if err != nil {
+				return err
+			}
+			g.old = old
+			o.groups[string(g.prefix)] = g
+			o.touched = append(o.touched, g)
+		}
+		if err := o.rows.add(kg, c.Weight(r)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// window returns the rows of a group that are shown, as often as they are. It tells behind of the keys that come after them.
+func (o *topNOp) window(g *topGroup, behind func(last, key []byte)) ([][]byte, error) {
+	var shown [][]byte
+	var last, lastKey []byte // order key, key of the last row that was taken
+	at := int64(0)
+	err := o.rows.scan(g.kg, g.prefix, func(r *sortedRow) (bool, error) {
+		from := max(at, o.offset)
+		to := min(at+r.count, o.kept())
+		if o.node.TopN.WithTies && at >= o.kept() && at > 0 && o.limit > 0 && bytes.Equal(last, r.orderKey()) {
+			from, to = max(at, o.offset), at+r.count
+		}
+		full := at >= o.kept()
+		at += r.count
+		if from < to {
+			row := slices.Clone(r.row())
+			for range to - from {
+				shown = append(shown, row)
+			}
+		}
+		if !full {
+			last, lastKey = append(last[:0], r.orderKey()...), append(lastKey[:0], r.key...)
+			return true, nil
+		}
+		if behind != nil {
+			behind(lastKey, r.key)
+			return true, nil
+		}
+		return from < to, nil
+	})
+	if behind != nil && at >= o.kept() {
+		behind(lastKey, nil)
+	}
+	return shown, err
+}
+
+func (o *topNOp) Barrier(_ checkpoint.Barrier, out Emitter) error {
+	if o.ctx.OneShot {
+		return o.sortOut(out)
+	}
+	for _, g := range o.touched {
+		var drop [][]byte
+		var behind func(last, key []byte)
+		if o.prunes() {
+			if len(o.bounds) >= maxBounds {
+				clear(o.bounds)
+			}
+			behind = func(last, key []byte) {
+				if key != nil {
+					drop = append(drop, slices.Clone(key))
+				} else if last != nil {
+					o.bounds[string(g.prefix)] = slices.Clone(last)
+				}
+			}
+		}
+		now, err := o.window(g, behind)
+		if err != nil {
+			return err
+		}
+		for _, k := range drop {
+			if err := o.rows.table.del(g.kg, k); err != nil {
+				return err
+			}
+		}
+		for _, r := range g.old {
+			o.delta.add(r, -1)
+		}
+		for _, r := range now {
+			o.delta.add(r, 1)
+		}
+		if err := o.delta.emit(o.out, out); err != nil {
+			return err
+		}
+		if err := o.cancelled(); err != nil {
+			return err
+		}
+	}
+	o.touched = o.touched[:0]
+	clear(o.groups)
+	if err := o.out.flush(out); err != nil {
+		return err
+	}
+	return o.marks.emit(out)
+}
+
+func (o *topNOp) Watermark(_ int, w Watermark, _ Emitter) error {
+	if slices.Contains(o.node.TopN.GroupBy, w.Column) || slices.Contains(o.node.WatermarkCols, w.Column) {
+		o.marks.set(w)
+	}
+	return nil
+}
+
+// sortBuffer holds the rows of a one-shot sort: key bytes and encoded row in arenas, entries ordered by key.
+type sortBuffer struct {
+	bytes   arena
+	entries []sortEntry
+	bound   []byte // no row with a greater key can be shown
+	cutAt   int
+}
+
+type sortEntry struct {
+	prefix uint64 // first bytes of the key: most comparisons end here
+	at     uint64
+	ends   [3]uint32
+	n      uint32
+	count  int64
+}
+
+const sortCutSlack = 8192 // rows beyond the limit that are collected before they are cut off
+
+func (o *topNOp) sortIn(c *types.Chunk) error {
+	s := &o.sorted
+	for i := range c.Rows() {
+		r := c.Row(i)
+		w := c.Weight(r)
+		if w <= 0 {
+			return pgerr.Newf(pgerr.InternalError, "retraction in a one-shot sort")
+		}
+		o.rows.locate(c, r)
+		k := o.rows.key
+		if s.bound != nil && bytes.Compare(k, s.bound) > 0 {
+			continue
+		}
+		e := sortEntry{at: s.bytes.add(k), n: uint32(len(k)), count: w}
+		for j, x := range o.rows.ends {
+			e.ends[j] = uint32(x)
+		}
+		for j := range 8 {
+			e.prefix <<= 8
+			if j < len(k) {
+				e.prefix |= uint64(k[j])
+			}
+		}
+		s.entries = append(s.entries, e)
+	}
+	if s.cutAt == 0 && o.kept() < 1<<24 {
+		s.cutAt = 2*int(o.kept()) + sortCutSlack
+	}
+	if s.cutAt > 0 && len(s.entries) >= s.cutAt && !o.node.TopN.WithTies && len(o.node.TopN.GroupBy) == 0 {
+		s.sort()
+		s.cut(int(o.kept()))
+	}
+	return o.cancelled()
+}
+
+func (s *sortBuffer) key(e *sortEntry) []byte { return s.bytes.get(e.at, int(e.n)) }
+
+func (s *sortBuffer) sort() {
+	slices.SortFunc(s.entries, func(a, b sortEntry) int {
+		if a.prefix != b.prefix {
+			if a.prefix < b.prefix {
+				return -1
+			}
+			return 1
+		}
+		return bytes.Compare(s.key(&a), s.key(&b))
+	})
+}
+
+// cut keeps the first n entries.
+func (s *sortBuffer) cut(n int) {
+	if n >= len(s.entries) {
+		return
+	}
+	old := s.bytes
+	s.bytes = arena{}
+	s.entries = s.entries[:n]
+	s.bound = []byte{}
+	for i := range s.entries {
+		e := &s.entries[i]
+		e.at = s.bytes.add(old.get(e.at, int(e.n)))
+	}
+	if n > 0 {
+		s.bound = slices.Clone(s.key(&s.entries[n-1]))
+	}
+}
+
+func (o *topNOp) sortOut(out Emitter) error {
+	s := &o.sorted
+	s.sort()
+	at := int64(0)
+	var group, last []byte
+	for i := range s.entries {
+		e := &s.entries[i]
+		k := s.key(e)
+		if g := k[:e.ends[0]]; i == 0 || !bytes.Equal(g, group) {
+			group, at, last = g, 0, nil
+		}
+		from, to := max(at, o.offset), min(at+e.count, o.kept())
+		if o.node.TopN.WithTies && at >= o.kept() && o.limit > 0 && last != nil && bytes.Equal(last, k[:e.ends[1]]) {
+			from, to = max(at, o.offset), at+e.count
+		}
+		if at < o.kept() {
+			last = k[:e.ends[1]]
+		}
+		at += e.count
+		for range max(0, to-from) {
+			if _, err := types.DecodeRows(viewString(k[e.ends[2]:]), 1, o.out.c.Cols); err != nil {
+				return err
+			}
+			if err := o.out.push(1, out); err != nil {
+				return err
+			}
+		}
+		if i%cancelPollRows == cancelPollRows-1 {
+			if err := o.cancelled(); err != nil {
+				return err
+			}
+		}
+	}
+	o.sorted = sortBuffer{}
+	return o.out.flush(out)
+}
