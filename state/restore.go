@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -38,8 +39,10 @@ func (s *Store) restore(ctx context.Context, from *Snapshot) error {
 	for _, h := range base {
 		s.chain.baseBytes += h.Size
 	}
-	for _, h := range deltas {
-		s.chain.append(makeDelta([]Handle{h}, false))
+	for len(deltas) > 0 {
+		n := ascending(deltas)
+		s.chain.append(makeDelta(deltas[:n:n], false))
+		deltas = deltas[n:]
 	}
 	s.remember(0, from)
 	s.records[0].confirmed = true
@@ -52,6 +55,15 @@ func (s *Store) restore(ctx context.Context, from *Snapshot) error {
 		s.collectFiles()
 	}
 	return nil
+}
+
+// ascending returns how many files from the first on do not overlap and rise: such as one delta was written in.
+func ascending(hs []Handle) int {
+	n := 1
+	for n < len(hs) && bytes.Compare(hs[n-1].Last, hs[n].First) < 0 {
+		n++
+	}
+	return n
 }
 
 // adopt verifies files and links them into the incarnation's folder.

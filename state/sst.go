@@ -126,7 +126,7 @@ func (w *sstWriter) add(key, val []byte, tombstone bool) error {
 	}
 	w.entries++
 	w.last = append(w.last[:0], key...)
-	if !w.single && w.out.size > w.store.policy.SSTBytes {
+	if !w.single && int64(w.w.Raw().EstimatedSize()) > w.store.policy.SSTBytes {
 		return w.finish()
 	}
 	return nil
