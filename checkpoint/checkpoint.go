@@ -67,7 +67,8 @@ type Participant interface {
 	// NotifyComplete tells that the participant's state of checkpoint id is durable, and by that all earlier ones. It may be lost in a
 	// crash: what depends on it is done again after a restore.
 	NotifyComplete(id uint64)
-	// NotifyAborted tells that the participant's state of checkpoint id will not be published: local files of it may go.
+	// NotifyAborted tells that the participant's state of checkpoint id will not be published: local files of it may go. It may
+	// come again for an answer that arrives late.
 	NotifyAborted(id uint64)
 }
 

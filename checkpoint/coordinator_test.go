@@ -1,0 +1,333 @@
+package checkpoint
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/storage/object"
+	"github.com/streamdb/streamdb/storage/object/objecttest"
+)
+
+func TestManualCheckpointOfAllJobs(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := object.NewMemory("")
+		a, b := job(1), job(2, 1)
+		r := newRig(t, manual(), store, nil, a, b).run()
+		id, err := r.checkpoint()
+		require.NoError(t, err)
+		require.Equal(t, uint64(1), id)
+		require.Equal(t, "trigger 1, complete 1", a.events())
+		require.Equal(t, "trigger 1, complete 1", b.events())
+		require.Equal(t, "1: 1/1, 2: 1/1", durable(t, store))
+		id, err = r.checkpoint()
+		require.NoError(t, err)
+		require.Equal(t, uint64(2), id)
+		require.Equal(t, "1: 2/2, 2: 2/2", durable(t, store))
+		require.Equal(t, "1/2 COMPLETED, 1/1 COMPLETED, 2/2 COMPLETED, 2/1 COMPLETED", r.statuses())
+		row := r.c.Stats().Checkpoints[0]
+		require.Equal(t, 3*time.Millisecond, row.Sync)
+		require.Positive(t, row.UploadedBytes)
+		require.NoError(t, r.end())
+		requireTidy(t, store)
+	})
+}
+
+func TestPeriodic(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a := job(1)
+		r := newRig(t, every(time.Second), object.NewMemory(""), nil, a).run()
+		time.Sleep(10*time.Second + time.Millisecond)
+		synctest.Wait()
+		require.InDelta(t, 10, len(a.triggers), 1)
+		for i := 1; i < len(a.triggers); i++ {
+			require.Equal(t, time.Second, a.triggers[i].Sub(a.triggers[i-1]))
+		}
+		cfg := every(100 * time.Millisecond)
+		require.NoError(t, r.c.SetConfig(cfg))
+		n := len(a.triggers)
+		time.Sleep(time.Second + time.Millisecond)
+		synctest.Wait()
+		require.Equal(t, n+10, len(a.triggers), "settings apply at once")
+		require.NoError(t, r.end())
+	})
+}
+
+func TestMinPauseCountsFromTheLastSuccess(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a := job(1)
+		a.set(after(800 * time.Millisecond))
+		cfg := every(time.Second)
+		cfg.MinPause = 700 * time.Millisecond
+		r := newRig(t, cfg, object.NewMemory(""), nil, a).run()
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		require.Greater(t, len(a.triggers), 5)
+		for i := 1; i < len(a.triggers); i++ {
+			require.Equal(t, 1500*time.Millisecond, a.triggers[i].Sub(a.triggers[i-1]))
+		}
+		require.NoError(t, r.end())
+	})
+}
+
+func TestNoChangeNoWrite(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := objecttest.NewFaulty(object.NewMemory(""), nil)
+		a, b := job(1), job(2, 1)
+		r := newRig(t, every(time.Second), store, nil, a, b).run()
+		time.Sleep(5 * time.Second)
+		a.set(unchanged)
+		b.set(unchanged)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		calls, rows := store.Calls(), len(r.c.Stats().Checkpoints)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, calls, store.Calls(), "nothing is read or written")
+		require.LessOrEqual(t, len(r.c.Stats().Checkpoints), rows, "and the history does not fill up")
+
+		r.mu.Lock()
+		r.quiet = true
+		r.mu.Unlock()
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		n := len(a.triggers)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, n, len(a.triggers), "a quiet database is not even asked")
+
+		r.setCatalog(7)
+		_, err := r.checkpoint()
+		require.NoError(t, err)
+		m, err := Load(context.Background(), store)
+		require.NoError(t, err)
+		require.Equal(t, "catalog 7", string(m.Catalog))
+		require.NoError(t, r.end())
+	})
+}
+
+func TestTimeoutAndLateAnswer(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := object.NewMemory("")
+		a := job(1)
+		a.set(silent)
+		cfg := manual()
+		cfg.Timeout = 5 * time.Second
+		r := newRig(t, cfg, store, nil, a).run()
+		start := time.Now()
+		_, err := r.checkpoint()
+		require.ErrorContains(t, err, "expired")
+		require.Equal(t, 5*time.Second, time.Since(start))
+		require.Equal(t, "trigger 1, abort 1", a.events())
+		r.c.Acknowledge(a.next(1))
+		synctest.Wait()
+		require.Equal(t, "abort 1", a.events(), "the late state is let go")
+		require.Empty(t, durable(t, store))
+		a.set(nil)
+		_, err = r.checkpoint()
+		require.NoError(t, err)
+		require.Equal(t, "1: 2/2", durable(t, store))
+		require.Equal(t, "1/1 FAILED, 2/1 COMPLETED", r.statuses())
+		require.NoError(t, r.end())
+	})
+}
+
+func TestDeclineAndTolerableFailures(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a, b, c := job(1), job(2, 1), job(3)
+		cfg := manual()
+		cfg.TolerableFailures = 2
+		store := object.NewMemory("")
+		r := newRig(t, cfg, store, nil, a, b, c).run()
+		a.set(declines)
+		for i := range 3 {
+			require.Len(t, r.failed, i/3)
+			_, err := r.checkpoint()
+			require.ErrorContains(t, err, "disk on fire")
+			synctest.Wait()
+		}
+		require.Len(t, r.failed, 1, "the third in a row is one too many")
+		require.Contains(t, r.failed[0], "disk on fire")
+		require.Equal(t, "3: 3/3", durable(t, store), "others go on, readers of the failed one do not")
+		require.Equal(t, "trigger 1, abort 1, abort 1, trigger 2, abort 2, abort 2, trigger 3, abort 3, abort 3", b.events())
+		a.set(nil)
+		_, err := r.checkpoint()
+		require.NoError(t, err)
+		a.set(declines)
+		for range 2 {
+			_, err = r.checkpoint()
+			require.Error(t, err)
+		}
+		require.Len(t, r.failed, 1, "a success starts the count anew")
+		require.NoError(t, r.end())
+	})
+}
+
+func TestASlowJobDelaysOnlyItsReaders(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := object.NewMemory("")
+		slow, reader, fast := job(1), job(2, 1), job(3)
+		slow.set(after(10 * time.Second))
+		cfg := every(time.Second)
+		cfg.GroupWindow = 200 * time.Millisecond
+		r := newRig(t, cfg, store, nil, slow, reader, fast)
+		_, err := r.c.Claim(context.Background())
+		require.NoError(t, err)
+		r.run()
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		require.Contains(t, durable(t, store), "3: ")
+		require.NotContains(t, durable(t, store), "1: ", "still at it")
+		require.NotContains(t, durable(t, store), "2: ", "acknowledged, but its input has not")
+		require.Len(t, slow.triggers, 1)
+		require.Len(t, reader.triggers, 1, "left out while its input is busy")
+		require.Greater(t, len(fast.triggers), 3)
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		require.Contains(t, durable(t, store), "1: 1/1, 2: 1/1, 3: ", "both come in one later batch")
+		require.NoError(t, r.end())
+		requireTidy(t, store)
+	})
+}
+
+func TestAReaderIsNeverPublishedBeforeItsInput(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := object.NewMemory("")
+		input, middle, reader := job(1), job(2, 1), job(3, 2)
+		cfg := manual()
+		cfg.GroupWindow = 0
+		r := newRig(t, cfg, store, nil, input, middle, reader).run()
+		_, err := r.checkpoint()
+		require.NoError(t, err)
+		input.set(after(3 * time.Second))
+		go func() { _, _ = r.checkpoint() }()
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		require.Equal(t, "1: 1/1, 2: 1/1, 3: 1/1", durable(t, store))
+		r.c.Decline(1, 2, ErrNotRunning)
+		synctest.Wait()
+		require.Equal(t, "1: 1/1, 2: 1/1, 3: 1/1", durable(t, store))
+		require.Equal(t, "trigger 1, complete 1, trigger 2, abort 2", reader.events())
+		require.Empty(t, r.failed, "a job that is restarting is not counted")
+
+		// An unchanged input is as good as one that has written.
+		input.set(unchanged)
+		_, err = r.checkpoint()
+		require.NoError(t, err)
+		require.Equal(t, "1: 3/1, 2: 3/3, 3: 3/3", durable(t, store))
+		require.NoError(t, r.end())
+	})
+}
+
+func TestRequestsForSingleJobs(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := object.NewMemory("")
+		input, reader, other := job(1), job(2, 1), job(3)
+		r := newRig(t, manual(), store, nil, input, reader, other).run()
+		_, err := r.checkpoint(2)
+		require.NoError(t, err)
+		require.Equal(t, "1: 1/1, 2: 1/1", durable(t, store), "with what it reads from, and no more")
+		input.set(notRunning)
+		_, err = r.checkpoint(2)
+		require.Equal(t, pgerr.ObjectNotInPrerequisiteState, pgerr.CodeOf(err))
+		_, err = r.checkpoint(99)
+		require.Equal(t, pgerr.ObjectNotInPrerequisiteState, pgerr.CodeOf(err))
+		_, err = r.checkpoint()
+		require.NoError(t, err, "all that run")
+		require.Contains(t, durable(t, store), "3: ")
+
+		// One that is busy is waited for.
+		input.set(after(5 * time.Second))
+		go func() { _, _ = r.checkpoint(1) }()
+		synctest.Wait()
+		start := time.Now()
+		id, err := r.checkpoint()
+		require.NoError(t, err)
+		require.Equal(t, 10*time.Second, time.Since(start), "the one in flight, and one that began after the request")
+		require.Greater(t, r.c.Latest().Jobs[1].Checkpoint, uint64(5))
+		require.Equal(t, id, r.c.Latest().Jobs[1].Checkpoint)
+		require.NoError(t, r.end())
+	})
+}
+
+func TestDroppedJobsLeaveTheCheckpoint(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := object.NewMemory("")
+		a, b := job(1), job(2)
+		r := newRig(t, manual(), store, nil, a, b).run()
+		_, err := r.checkpoint()
+		require.NoError(t, err)
+		r.mu.Lock()
+		delete(r.jobs, 1)
+		r.mu.Unlock()
+		r.c.Drop(1)
+		b.set(unchanged)
+		_, err = r.checkpoint()
+		require.NoError(t, err)
+		require.Equal(t, "2: 2/1", durable(t, store))
+		require.NoError(t, r.end())
+		requireTidy(t, store)
+	})
+}
+
+func TestAJobDroppedInFlightIsGivenUp(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := object.NewMemory("")
+		a, b := job(1), job(2)
+		a.set(silent)
+		r := newRig(t, manual(), store, nil, a, b).run()
+		go func() { time.Sleep(time.Second); r.c.Drop(1) }()
+		_, err := r.checkpoint()
+		require.NoError(t, err)
+		require.Equal(t, "2: 1/1", durable(t, store))
+		require.NoError(t, r.end())
+	})
+}
+
+func TestShutdown(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := object.NewMemory("")
+		a := job(1)
+		r := newRig(t, every(time.Second), store, nil, a).run()
+		require.NoError(t, r.c.FinalCheckpoint(context.Background()))
+		require.Equal(t, "1: 1/1", durable(t, store))
+		time.Sleep(time.Minute)
+		require.Len(t, a.triggers, 1, "no periodic ones after the last")
+		a.set(silent)
+		result := make(chan error, 1)
+		go func() {
+			_, err := r.checkpoint()
+			result <- err
+		}()
+		synctest.Wait()
+		require.NoError(t, r.end())
+		require.Equal(t, pgerr.AdminShutdown, pgerr.CodeOf(<-result))
+		_, err := r.checkpoint()
+		require.Equal(t, pgerr.AdminShutdown, pgerr.CodeOf(err))
+		r.c.Acknowledge(a.next(9))
+		require.Contains(t, a.events(), "abort 2")
+	})
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	for _, bad := range []func(*Config){
+		func(c *Config) { c.Interval = time.Nanosecond },
+		func(c *Config) { c.MinPause = -1 },
+		func(c *Config) { c.Timeout = 0 },
+		func(c *Config) { c.Retained = 0 },
+		func(c *Config) { c.TolerableFailures = -1 },
+		func(c *Config) { c.MaxConcurrent = 2 },
+		func(c *Config) { c.GroupWindow = -1 },
+	} {
+		cfg := DefaultConfig()
+		bad(&cfg)
+		err := cfg.Validate()
+		require.Equal(t, pgerr.InvalidParameterValue, pgerr.CodeOf(err))
+		require.ErrorContains(t, err, "execution.checkpointing.")
+	}
+	require.NoError(t, DefaultConfig().Validate())
+}
