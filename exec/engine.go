@@ -83,7 +83,7 @@ func New(cfg Config, startEpoch uint64, tablesFrom *state.Snapshot) (*Engine, er
 
 func (e *Engine) storeOptions(job uint64, backend state.BackendType) state.Options {
 	return state.Options{
-		Dir: e.jobDir(job), Backend: backend, MaxParallelism: e.cfg.MaxPar, Budget: e.cfg.Shared.Budget(), Shared: e.cfg.Shared,
+		Dir: e.jobDir(job), Backend: backend, MaxParallelism: e.cfg.MaxPar, Shared: e.cfg.Shared,
 		Job: job, Logger: e.cfg.Logger, Failpoints: e.cfg.Failpoints,
 	}
 }

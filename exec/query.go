@@ -3,7 +3,6 @@ package exec
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/streamdb/streamdb/checkpoint"
@@ -389,12 +388,8 @@ func (s *shotBadRows) BadRow(split, where string, err error, _ []byte) {
 	}
 }
 
-// Lookup is the fast path of a prepared point read: the stored row with the given key values, decoded into c.
-func (p *Pinned) Lookup(relation uint64, key []types.Datum, c *types.Chunk) (bool, error) {
-	v := p.Versions[relation]
-	if v == nil {
-		return false, fmt.Errorf("relation %d is not pinned", relation)
-	}
+// Lookup is the fast path of a point read: it decodes the row with the given key values into c.
+func (v *Version) Lookup(key []types.Datum, c *types.Chunk) (bool, error) {
 	var buf [64]byte
 	enc := buf[:0]
 	for _, d := range key {

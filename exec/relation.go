@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/state"
 	"github.com/streamdb/streamdb/storage/changelog"
 	"github.com/streamdb/streamdb/types"
@@ -174,6 +175,39 @@ func (e *Engine) Pin(ctx context.Context, rels []*Relation, minEpoch uint64) (*P
 			return nil, context.Cause(ctx)
 		}
 	}
+}
+
+// PinAll pins every relation that has a version, for the snapshot of a transaction block.
+func (e *Engine) PinAll(ctx context.Context, minEpoch uint64) (*Pinned, error) {
+	e.mu.Lock()
+	rels := make([]*Relation, 0, len(e.rels))
+	for _, r := range e.rels {
+		if r.hasVersion() {
+			rels = append(rels, r)
+		}
+	}
+	e.mu.Unlock()
+	return e.Pin(ctx, rels, minEpoch)
+}
+
+// PinOne pins a single relation: without the bookkeeping of a set when the newest version will do, which is what it almost always does.
+// Exactly one of v (to be released) and pins is set, except that v is always the version to read.
+func (e *Engine) PinOne(ctx context.Context, r *Relation, minEpoch uint64) (v *Version, pins *Pinned, err error) {
+	if (r.job == nil || (r.job.Status() == JobRunning && r.job.ErrorCount() == 0)) && r.Closed() >= minEpoch {
+		if v := r.Latest(); v != nil {
+			return v, nil, nil
+		}
+	}
+	pins, err = e.Pin(ctx, []*Relation{r}, minEpoch)
+	if err != nil {
+		return nil, nil, err
+	}
+	v = pins.Versions[r.ID]
+	if v == nil {
+		pins.Release()
+		return nil, nil, pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "%q holds no rows: its job was stopped", r.Name)
+	}
+	return v, pins, nil
 }
 
 func (e *Engine) tryPin(rels []*Relation, minEpoch uint64) *Pinned {

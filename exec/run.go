@@ -38,12 +38,12 @@ type run struct {
 	leaves   []*subtask // those that take control messages
 	sources  []*sourceNode
 
-	stop     chan struct{}
-	stopOnce sync.Once
-	err      error
-	wake     chan struct{}
-	wg       sync.WaitGroup
-	snapshot sync.Mutex // one snapshot at a time
+	stop       chan struct{}
+	stopOnce   sync.Once
+	err        error
+	wake       chan struct{}
+	wg         sync.WaitGroup
+	snapshotMu sync.Mutex // one snapshot at a time
 
 	mu      sync.Mutex
 	reports int
@@ -117,8 +117,8 @@ func (r *run) execute() error {
 	r.goRun("driver", func() error { return r.drive(ctx) })
 	r.wg.Wait()
 	r.fail(errStopped)
-	r.snapshot.Lock() // wait for a snapshot in flight
-	defer r.snapshot.Unlock()
+	r.snapshotMu.Lock() // wait for a snapshot in flight
+	defer r.snapshotMu.Unlock()
 	if r.pins != nil {
 		r.pins.Release()
 	}
@@ -408,11 +408,11 @@ func (r *run) cut(b checkpoint.Barrier) {
 		r.fail(err)
 		return
 	}
-	r.snapshot.Lock()
+	r.snapshotMu.Lock()
 	r.wg.Add(1)
 	go func() {
 		defer r.wg.Done()
-		defer r.snapshot.Unlock()
+		defer r.snapshotMu.Unlock()
 		began := time.Now()
 		snap, err := r.store.Snapshot(context.Background(), b.Checkpoint, sealed)
 		if err != nil {
@@ -446,8 +446,8 @@ func (r *run) flush() error {
 	r.mu.Lock()
 	sealed := r.sealed
 	r.mu.Unlock()
-	r.snapshot.Lock()
-	defer r.snapshot.Unlock()
+	r.snapshotMu.Lock()
+	defer r.snapshotMu.Unlock()
 	if err := r.store.Flush(context.Background(), sealed); err != nil {
 		return fmt.Errorf("flush state: %w", err)
 	}

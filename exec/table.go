@@ -136,8 +136,8 @@ func (e *Engine) forget(id uint64) {
 	e.progress.notify()
 }
 
-// LastKey returns the largest key of a table in its version, for row numbers that continue after a restart.
-func (r *Relation) LastKey() (key []byte, ok bool, err error) {
+// LastRow returns the row with the largest key of a table, for row numbers that continue after a restart.
+func (r *Relation) LastRow() (row []byte, ok bool, err error) {
 	v := r.Latest()
 	if v == nil {
 		return nil, false, nil
@@ -146,7 +146,7 @@ func (r *Relation) LastKey() (key []byte, ok bool, err error) {
 	it := v.views[0].ScanFrom(0, nil, nil, true)
 	defer it.Close()
 	if it.Next() {
-		return append([]byte(nil), it.Key()...), true, nil
+		return append([]byte(nil), it.Value()...), true, nil
 	}
 	return nil, false, it.Err()
 }
