@@ -47,7 +47,7 @@ func (r *Registry) pathway(from, to types.OID, ctx CastContext) (path, *CastEntr
 	}
 	fe, fok := types.T(from).Elem()
 	te, tok := types.T(to).Elem()
-	if fok && tok && from != types.OIDInt2Vector && from != types.OIDOidVector {
+	if fok && tok && !isVectorType(from) && !isVectorType(to) {
 		if p, _ := r.pathway(fe.OID, te.OID, ctx); p != pathNone {
 			return pathArray, nil
 		}
@@ -58,6 +58,9 @@ func (r *Registry) pathway(from, to types.OID, ctx CastContext) (path, *CastEntr
 	}
 	return pathNone, nil
 }
+
+// isVectorType reports the array-like types that no array converts to.
+func isVectorType(oid types.OID) bool { return oid == types.OIDInt2Vector || oid == types.OIDOidVector }
 
 // canCoerce is can_coerce_type for one type: literals without a type go anywhere, pseudo types accept what fits them.
 func (r *Registry) canCoerce(from, to types.OID, ctx CastContext) bool {

@@ -36,7 +36,7 @@ func patternFunctions() []entry {
 type likePattern struct {
 	text  string
 	parts []likePart // between two of them anything may stand
-	err   error
+	open  bool       // the pattern ends in its escape character
 }
 
 // likePart is a run without %: bytes, with any[i] set where byte i stands for any one character.
@@ -63,8 +63,8 @@ func compileLike(p string) *likePattern {
 		case '\\':
 			i++
 			if i >= len(p) {
-				c.err = pgerr.Newf(pgerr.InvalidEscapeSequence, "LIKE pattern must not end with escape character")
-				return c
+				c.open = true
+				continue
 			}
 			lit, wild = append(lit, p[i]), append(wild, false)
 		case '%':
@@ -173,11 +173,19 @@ func likeKernel(not, fold bool) expr.Kernel {
 				c = compileLike(p)
 				f.State = c
 			}
-			if c.err != nil {
-				f.Fail(out, r, c.err)
+			if !c.open {
+				out.Bool[r] = c.match(s) != not
 				continue
 			}
-			out.Bool[r] = c.match(s) != not
+			// The escape character at the end is an error only where the match gets that far with text left.
+			out.Bool[r] = not
+			if !c.match(s) {
+				c.parts = append(c.parts, likePart{})
+				if c.match(s) {
+					f.Fail(out, r, pgerr.Newf(pgerr.InvalidEscapeSequence, "LIKE pattern must not end with escape character"))
+				}
+				c.parts = c.parts[:len(c.parts)-1]
+			}
 		}
 	}
 }

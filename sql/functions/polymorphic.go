@@ -16,7 +16,7 @@ func (r *Registry) polymorphic(params, in []types.OID, result types.OID) ([]type
 	out := append([]types.OID(nil), params...)
 	var elem, array types.OID
 	var compat []types.OID
-	haveElem, haveCompat := false, false
+	haveElem, haveCompat, compatArray := false, false, false
 	for i, p := range params {
 		t := in[i]
 		switch p {
@@ -47,7 +47,7 @@ func (r *Registry) polymorphic(params, in []types.OID, result types.OID) ([]type
 			haveCompat = true
 			compat = append(compat, t)
 		case types.OIDAnyCompatibleArr:
-			haveCompat = true
+			haveCompat, compatArray = true, true
 			if t == types.OIDUnknown {
 				compat = append(compat, t)
 				continue
@@ -75,7 +75,7 @@ func (r *Registry) polymorphic(params, in []types.OID, result types.OID) ([]type
 	common := types.OIDText
 	if haveCompat {
 		var ok bool
-		if common, ok = r.commonOID(compat); !ok {
+		if common, ok = r.commonOID(compat); !ok || compatArray && types.ArrayOf(common) == 0 {
 			return nil, 0, false
 		}
 	}

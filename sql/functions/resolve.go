@@ -344,6 +344,9 @@ func (r *Registry) assumeSame(cs []*candidate, in []types.OID, unknowns int) *ca
 		for i := range same {
 			ok = ok && r.canCoerce(known, c.args[i], Implicit)
 		}
+		if ok {
+			_, _, ok = r.polymorphic(c.args, same, 0)
+		}
 		if !ok {
 			continue
 		}
@@ -369,7 +372,7 @@ func (r *Registry) finish(c *candidate, args []types.Type, name string) (*Resolv
 	res := &Resolved{Func: c.fn, Args: make([]types.Type, len(args)), Result: types.T(result)}
 	for i, t := range targets {
 		res.Args[i] = types.T(t)
-		if args[i].OID == t {
+		if args[i].OID == t || c.fn.Name == "pg_typeof" {
 			res.Args[i] = args[i]
 		}
 	}
