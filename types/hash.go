@@ -1,7 +1,6 @@
 package types
 
 import (
-	"math"
 	"math/big"
 	"math/bits"
 
@@ -69,7 +68,7 @@ func hashColumn(c *Chunk, v *Vector, out []uint64) {
 		}
 	case KindFloat:
 		for i, f := range v.Float[:len(out)] {
-			w := math.Float64bits(canonicalFloat(f)) ^ hashInt
+			w := wireFloat64(f+0) ^ hashInt
 			if v.IsNull(i) {
 				w = hashNull
 			}
@@ -110,7 +109,7 @@ func hashDatum(d *Datum, buf []byte) (uint64, []byte) {
 	case KindInt:
 		return uint64(d.Int) ^ hashInt, buf
 	case KindFloat:
-		return math.Float64bits(canonicalFloat(d.Float)) ^ hashInt, buf
+		return wireFloat64(d.Float+0) ^ hashInt, buf
 	case KindNumeric:
 		return hashNumeric(&d.Num), buf
 	case KindInterval:

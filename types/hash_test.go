@@ -31,7 +31,24 @@ func TestHashGolden(t *testing.T) {
 	require.Equal(t, hashGolden, b.String())
 }
 
-const hashGolden = ``
+const hashGolden = `integer 0 113f103ac8420136 8
+bigint 1 b0c50ea5710f66e5 7
+bigint -1 50bf2d00ee49cab5 22
+text  5dff9c4df843c5e2 78
+text streamdb 34b2382e611b4cf5 28
+double precision -0 113f103ac8420136 8
+double precision NaN bdedc7c91afcac84 99
+numeric 1.00 b0c50ea5710f66e5 7
+numeric 123456789012345678901234567890 11db921f00673b32 73
+boolean t b0c50ea5710f66e5 7
+interval 1 mon 9269d8a0845fbc41 108
+uuid a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11 d4e5ea31172e9346 117
+jsonb {"a":1.0} df1b2a96ba260d62 21
+integer[] {1,NULL} f99248c779134608 36
+character a  2eccc6be72c6745c 99
+timestamp with time zone 2024-07-04 1b7dafa250a26a55 87
+(NULL,x) 971f139167cd7fa1 9
+`
 
 // TestKeyGroupsAreEven checks the spread of small consecutive keys, the most usual ones.
 func TestKeyGroupsAreEven(t *testing.T) {

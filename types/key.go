@@ -119,14 +119,6 @@ func KeySuccessor(prefix []byte) []byte {
 	return nil
 }
 
-// canonicalFloat maps -0 to 0 and every NaN to one.
-func canonicalFloat(f float64) float64 {
-	if f != f {
-		return math.NaN()
-	}
-	return f + 0
-}
-
 func floatKey(f float64) uint64 {
 	switch {
 	case f != f:
