@@ -1,0 +1,710 @@
+package planner
+
+import (
+	"strings"
+
+	"github.com/pingcap/tidb/pkg/parser/ast"
+
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/planner/plan"
+	"github.com/streamdb/streamdb/sql/expr"
+	"github.com/streamdb/streamdb/sql/functions"
+	"github.com/streamdb/streamdb/sql/pgext"
+	"github.com/streamdb/streamdb/types"
+)
+
+// exprKey is a sort key that is still an expression.
+type exprKey struct {
+	e                *expr.Expr
+	desc, nullsFirst bool
+}
+
+// aggItem is an aggregate call of a query level; its arguments are expressions over the level's input.
+type aggItem struct {
+	id       int
+	fn       string
+	args     []*expr.Expr
+	distinct bool
+	filter   *expr.Expr
+	order    []exprKey
+	typ      types.Type
+}
+
+// aggCollector gathers the aggregates of a query level. applies are subqueries below the aggregation.
+type aggCollector struct {
+	items   []aggItem
+	applies []apply
+	// groupings are GROUPING calls, settled when the grouping sets are known.
+	groupings []groupingCall
+}
+
+type groupingCall struct {
+	id   int
+	args []*expr.Expr
+	pos  int
+}
+
+// winItem is a window function call; everything in it is an expression over the level's (aggregated) input.
+type winItem struct {
+	id        int
+	fn        string
+	args      []*expr.Expr
+	filter    *expr.Expr
+	partition []*expr.Expr
+	order     []exprKey
+	frame     plan.Frame
+	typ       types.Type
+}
+
+type winCollector struct {
+	named map[string]pgext.Window
+	items []winItem
+}
+
+// srfItem is a set-returning call of a select list.
+type srfItem struct {
+	id    int
+	call  *expr.Expr
+	depth int // calls inside its arguments come first
+}
+
+type srfCollector struct{ items []srfItem }
+
+// call binds a function call of any kind.
+func (x *exprCtx) call(e *pgext.Call) (*expr.Expr, error) {
+	b, pos := x.b, x.b.pos(e.Pos)
+	if e.Schema != "" && e.Schema != "pg_catalog" {
+		if !b.o.Catalog.SchemaExists(e.Schema) {
+			return nil, pgerr.Newf(pgerr.InvalidSchemaName, "schema \"%s\" does not exist", e.Schema).At(pos)
+		}
+		return nil, pgerr.Newf(pgerr.UndefinedFunction, "function %s.%s does not exist", e.Schema, e.Name).
+			WithHint("No function matches the given name and argument types. You might need to add explicit type casts.").At(pos)
+	}
+	kind := x.kindOf(e)
+	switch kind {
+	case functions.Aggregate:
+		return x.aggregate(e)
+	case functions.Window:
+		return nil, pgerr.Newf(pgerr.WindowingError, "window function %s requires an OVER clause", e.Name).At(pos)
+	}
+	if err := x.plainCall(e, pos); err != nil {
+		return nil, err
+	}
+	args, err := x.callArgs(e)
+	if err != nil {
+		return nil, err
+	}
+	if kind == functions.SetOf {
+		return x.setReturning(e, args, pos)
+	}
+	return x.callFunc(e.Name, args, e.Variadic, pos)
+}
+
+// plainCall refuses the decorations that only aggregates take.
+func (x *exprCtx) plainCall(e *pgext.Call, pos int) error {
+	what := ""
+	switch {
+	case e.Star:
+		what = "%s(*) specified, but %s is not an aggregate function"
+	case e.Distinct:
+		what = "DISTINCT specified, but %s is not an aggregate function"
+	case len(e.WithinGroup) > 0:
+		what = "WITHIN GROUP specified, but %s is not an aggregate function"
+	case len(e.OrderBy) > 0:
+		what = "ORDER BY specified, but %s is not an aggregate function"
+	case e.Filter != nil:
+		what = "FILTER specified, but %s is not an aggregate function"
+	default:
+		return nil
+	}
+	if len(x.b.reg.Lookup(e.Name)) == 0 {
+		return pgerr.Newf(pgerr.UndefinedFunction, "function %s does not exist", e.Name+"()").
+			WithHint("No function matches the given name and argument types. You might need to add explicit type casts.").At(pos)
+	}
+	return pgerr.Newf(pgerr.WrongObjectType, "%s", strings.ReplaceAll(what, "%s", e.Name)).At(pos)
+}
+
+// kindOf tells what kind of function a name is. No name is shared between kinds.
+func (x *exprCtx) kindOf(e *pgext.Call) functions.FuncKind {
+	for _, f := range x.b.reg.Lookup(e.Name) {
+		if f.Kind != functions.Scalar {
+			return f.Kind
+		}
+	}
+	return functions.Scalar
+}
+
+func (x *exprCtx) callArgs(e *pgext.Call) ([]*expr.Expr, error) {
+	out := make([]*expr.Expr, len(e.Args))
+	for i, a := range e.Args {
+		if a.Name != "" {
+			return nil, pgerr.Newf(pgerr.FeatureNotSupported, "named arguments are not supported").
+				WithHint("Pass the arguments by position.").At(x.b.pos(e.Pos))
+		}
+		c, err := x.bind(a.X)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = c
+	}
+	return out, nil
+}
+
+func argTypes(args []*expr.Expr) []types.Type {
+	ts := make([]types.Type, len(args))
+	for i, a := range args {
+		ts[i] = a.Type
+	}
+	return ts
+}
+
+// resolve finds the overload and casts the arguments to its parameter types.
+func (b *binder) resolve(name string, args []*expr.Expr, variadic bool, pos int) (*functions.Resolved, []*expr.Expr, error) {
+	find := b.reg.ResolveFunction
+	if variadic {
+		find = b.reg.ResolveVariadic
+	}
+	res, err := find(name, argTypes(args))
+	if err != nil {
+		return nil, nil, pgerr.From(err).At(pos)
+	}
+	if res.Cast {
+		return res, args, nil
+	}
+	out := make([]*expr.Expr, len(args))
+	for i, a := range args {
+		if out[i], err = b.cast(a, res.Args[i], functions.Implicit); err != nil {
+			return nil, nil, err
+		}
+	}
+	return res, out, nil
+}
+
+func (x *exprCtx) callFunc(name string, args []*expr.Expr, variadic bool, pos int) (*expr.Expr, error) {
+	res, args, err := x.b.resolve(name, args, variadic, pos)
+	if err != nil {
+		return nil, err
+	}
+	if res.Cast {
+		return x.b.cast(args[0], res.Result, functions.Explicit)
+	}
+	if err = x.b.sliding(name, res.Func, pos); err != nil {
+		return nil, err
+	}
+	return &expr.Expr{Kind: expr.Call, Type: res.Result, Func: res.Func.ID, Args: args, Pos: pos}, nil
+}
+
+func (x *exprCtx) setReturning(e *pgext.Call, args []*expr.Expr, pos int) (*expr.Expr, error) {
+	if x.inAgg {
+		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "aggregate function calls cannot contain set-returning function calls").
+			WithHint("You might be able to move the set-returning function into a LATERAL FROM item.").At(pos)
+	}
+	if x.srfs == nil {
+		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "set-returning functions are not allowed in %s", x.clause).At(pos)
+	}
+	if x.inCase > 0 {
+		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "set-returning functions are not allowed in CASE").
+			WithHint("You might be able to move the set-returning function into a LATERAL FROM item.").At(pos)
+	}
+	res, args, err := x.b.resolve(e.Name, args, e.Variadic, pos)
+	if err != nil {
+		return nil, err
+	}
+	if len(res.Func.Columns) > 1 {
+		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "function %s returns several columns and is not supported in a select list", e.Name).
+			WithHint("Call it in FROM: SELECT .. FROM %s(..).", e.Name).At(pos)
+	}
+	if err = x.b.sliding(e.Name, res.Func, pos); err != nil {
+		return nil, err
+	}
+	t := res.Result
+	if len(res.Func.Columns) == 1 && t.OID == types.OIDRecord {
+		t = res.Func.Columns[0].Type
+	}
+	depth := 0
+	for _, a := range args {
+		a.Walk(func(c *expr.Expr) bool {
+			for _, it := range x.srfs.items {
+				if c.Kind == expr.Column && c.Col == it.id {
+					depth = max(depth, it.depth+1)
+				}
+			}
+			return true
+		})
+	}
+	it := srfItem{id: x.b.md.add(e.Name, t), depth: depth, call: &expr.Expr{Kind: expr.Call, Type: t, Func: res.Func.ID, Args: args, Pos: pos}}
+	x.srfs.items = append(x.srfs.items, it)
+	c := x.b.md.ref(it.id)
+	c.Pos = pos
+	return c, nil
+}
+
+// aggregate binds an aggregate call (not over a window) and returns the column that will hold its result.
+func (x *exprCtx) aggregate(e *pgext.Call) (*expr.Expr, error) {
+	b, pos := x.b, x.b.pos(e.Pos)
+	if x.inAgg {
+		return nil, pgerr.Newf(pgerr.GroupingError, "aggregate function calls cannot be nested").At(pos)
+	}
+	if x.aggs == nil {
+		return nil, pgerr.Newf(pgerr.GroupingError, "aggregate functions are not allowed in %s", x.clause).At(pos)
+	}
+	in := &exprCtx{b: b, sc: x.sc, ev: x.ev, clause: x.clause, inAgg: true}
+	it, err := in.aggCall(e)
+	if err != nil {
+		return nil, err
+	}
+	if err = x.ownLevel(it, pos); err != nil {
+		return nil, err
+	}
+	x.aggs.applies = append(x.aggs.applies, in.applies...)
+	if len(in.applies) == 0 && !x.volatileAgg(it) {
+		for _, o := range x.aggs.items {
+			if sameAgg(o, *it) {
+				c := b.md.ref(o.id)
+				c.Pos = pos
+				return c, nil
+			}
+		}
+	}
+	it.id = b.md.add(e.Name, it.typ)
+	x.aggs.items = append(x.aggs.items, *it)
+	c := b.md.ref(it.id)
+	c.Pos = pos
+	return c, nil
+}
+
+func (x *exprCtx) volatileAgg(it *aggItem) bool {
+	for _, a := range it.args {
+		if x.b.volatileExpr(a) {
+			return true
+		}
+	}
+	return false
+}
+
+func sameAgg(a, c aggItem) bool {
+	if a.fn != c.fn || a.distinct != c.distinct || len(a.args) != len(c.args) || len(a.order) != len(c.order) || (a.filter == nil) != (c.filter == nil) || a.typ != c.typ {
+		return false
+	}
+	for i := range a.args {
+		if !sameExpr(a.args[i], c.args[i]) {
+			return false
+		}
+	}
+	for i := range a.order {
+		if a.order[i].desc != c.order[i].desc || a.order[i].nullsFirst != c.order[i].nullsFirst || !sameExpr(a.order[i].e, c.order[i].e) {
+			return false
+		}
+	}
+	return a.filter == nil || sameExpr(a.filter, c.filter)
+}
+
+// ownLevel refuses aggregates that PostgreSQL would compute in an outer query: all their columns come from there.
+func (x *exprCtx) ownLevel(it *aggItem, pos int) error {
+	used := map[int]bool{}
+	for _, a := range it.args {
+		a.Columns(used)
+	}
+	if len(used) == 0 {
+		return nil
+	}
+	for l := x.sc; l != nil; l = l.parent {
+		for _, t := range l.tables {
+			for _, c := range appendCols(t.cols, t.hidden) {
+				if used[c.id] && l == x.sc {
+					return nil
+				}
+				if used[c.id] {
+					return pgerr.Newf(pgerr.FeatureNotSupported, "aggregates over columns of an outer query are not supported").
+						WithHint("Compute the aggregate in the outer query.").At(pos)
+				}
+			}
+		}
+		for _, c := range l.visible {
+			if used[c.id] && l == x.sc {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+func appendCols(a, c []scopeCol) []scopeCol {
+	return append(append([]scopeCol(nil), a...), c...)
+}
+
+// aggCall binds the parts of an aggregate call.
+func (x *exprCtx) aggCall(e *pgext.Call) (*aggItem, error) {
+	b, pos := x.b, x.b.pos(e.Pos)
+	args, err := x.callArgs(e)
+	if err != nil {
+		return nil, err
+	}
+	if !e.Star && len(args) == 0 && len(e.WithinGroup) == 0 {
+		if _, err := b.reg.ResolveFunction(e.Name, nil); err == nil {
+			return nil, pgerr.Newf(pgerr.WrongObjectType, "%s(*) must be used to call a parameterless aggregate function", e.Name).At(pos)
+		}
+	}
+	direct := len(args)
+	orderBy := e.OrderBy
+	if len(e.WithinGroup) > 0 {
+		orderBy = e.WithinGroup
+		for _, k := range e.WithinGroup {
+			a, err := x.bind(k.X)
+			if err != nil {
+				return nil, err
+			}
+			args = append(args, a)
+		}
+	}
+	res, args, err := b.resolve(e.Name, args, e.Variadic, pos)
+	if err != nil {
+		return nil, err
+	}
+	it := &aggItem{fn: res.Func.ID, args: args, distinct: e.Distinct, typ: res.Result}
+	for i, k := range orderBy {
+		key := exprKey{desc: k.Desc, nullsFirst: k.NullsFirst}
+		if k.Using == ">" {
+			key.desc = true
+		}
+		if len(e.WithinGroup) > 0 {
+			key.e = args[direct+i]
+		} else {
+			if key.e, err = x.bind(k.X); err == nil {
+				key.e, err = b.known(key.e)
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		it.order = append(it.order, key)
+	}
+	if e.Distinct {
+		if len(args) == 0 {
+			return nil, pgerr.Newf(pgerr.SyntaxError, "DISTINCT cannot be used with %s(*)", e.Name).At(pos)
+		}
+		for _, a := range args {
+			if !orderable(a.Type) {
+				return nil, pgerr.Newf(pgerr.UndefinedFunction, "could not identify an equality operator for type %s", types.T(a.Type.OID)).At(a.Pos)
+			}
+		}
+		for _, k := range it.order {
+			found := false
+			for _, a := range args {
+				found = found || sameExpr(a, k.e)
+			}
+			if !found {
+				return nil, pgerr.Newf(pgerr.InvalidColumnReference, "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list").At(k.e.Pos)
+			}
+		}
+	}
+	if e.Filter != nil {
+		f := &exprCtx{b: b, sc: x.sc, ev: x.ev, clause: "FILTER", inAgg: x.inAgg, aggs: x.aggs, wins: x.wins}
+		if it.filter, err = f.bool(e.Filter); err != nil {
+			return nil, err
+		}
+		x.applies = append(x.applies, f.applies...)
+	}
+	return it, nil
+}
+
+func (x *exprCtx) grouping(e *pgext.Special) (*expr.Expr, error) {
+	pos := x.b.pos(e.Pos)
+	if x.aggs == nil {
+		return nil, pgerr.Newf(pgerr.GroupingError, "grouping operations are not allowed in %s", x.clause).At(pos)
+	}
+	in := &exprCtx{b: x.b, sc: x.sc, ev: x.ev, clause: x.clause, inAgg: true}
+	args, err := in.binds(e.Args)
+	if err != nil {
+		return nil, err
+	}
+	g := groupingCall{id: x.b.md.add("grouping", types.Int4), args: args, pos: pos}
+	x.aggs.groupings = append(x.aggs.groupings, g)
+	c := x.b.md.ref(g.id)
+	c.Pos = pos
+	return c, nil
+}
+
+// window binds f(..) OVER (..).
+func (x *exprCtx) window(e *pgext.WindowCall) (*expr.Expr, error) {
+	b, pos := x.b, x.b.pos(e.Pos)
+	if x.inWin {
+		return nil, pgerr.Newf(pgerr.WindowingError, "window function calls cannot be nested").At(pos)
+	}
+	if x.inAgg {
+		return nil, pgerr.Newf(pgerr.GroupingError, "aggregate function calls cannot contain window function calls").At(pos)
+	}
+	if x.wins == nil {
+		return nil, pgerr.Newf(pgerr.WindowingError, "window functions are not allowed in %s", x.clause).At(pos)
+	}
+	kind := x.kindOf(e.Call)
+	if kind != functions.Aggregate && kind != functions.Window {
+		if _, err := b.reg.ResolveFunction(e.Call.Name, nil); err != nil && len(b.reg.Lookup(e.Call.Name)) == 0 {
+			args, aerr := x.callArgs(e.Call)
+			if aerr != nil {
+				return nil, aerr
+			}
+			_, err = b.reg.ResolveFunction(e.Call.Name, argTypes(args))
+			return nil, pgerr.From(err).At(pos)
+		}
+		return nil, pgerr.Newf(pgerr.WrongObjectType, "OVER specified, but %s is not a window function nor an aggregate function", e.Call.Name).At(pos)
+	}
+	if e.Call.Distinct {
+		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "DISTINCT is not implemented for window functions").At(pos)
+	}
+	if len(e.Call.OrderBy) > 0 || len(e.Call.WithinGroup) > 0 {
+		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "aggregate ORDER BY is not implemented for window functions").At(pos)
+	}
+	if kind == functions.Window && e.Call.Filter != nil {
+		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "FILTER is not implemented for non-aggregate window functions").At(pos)
+	}
+	in := &exprCtx{b: b, sc: x.sc, ev: x.ev, clause: x.clause, aggs: x.aggs, inWin: true, wins: x.wins}
+	var args []*expr.Expr
+	it := winItem{}
+	if kind == functions.Window {
+		var err error
+		if args, err = in.callArgs(e.Call); err != nil {
+			return nil, err
+		}
+		res, args, err := b.resolve(e.Call.Name, args, e.Call.Variadic, pos)
+		if err != nil {
+			return nil, err
+		}
+		it.fn, it.args, it.typ = res.Func.ID, args, res.Result
+	} else {
+		a, err := in.aggCall(e.Call)
+		if err != nil {
+			return nil, err
+		}
+		it.fn, it.args, it.filter, it.typ = a.fn, a.args, a.filter, a.typ
+	}
+	if err := in.windowSpec(e.Window, &it, pos, 0); err != nil {
+		return nil, err
+	}
+	x.applies = append(x.applies, in.applies...)
+	it.id = b.md.add(e.Call.Name, it.typ)
+	x.wins.items = append(x.wins.items, it)
+	c := b.md.ref(it.id)
+	c.Pos = pos
+	return c, nil
+}
+
+// windowSpec fills partitioning, order and frame, following named windows.
+func (x *exprCtx) windowSpec(w pgext.Window, it *winItem, pos, depth int) error {
+	b := x.b
+	named := func(name string) (pgext.Window, error) {
+		n, ok := x.wins.named[name]
+		if !ok || depth > len(x.wins.named) {
+			return n, pgerr.Newf(pgerr.UndefinedObject, "window \"%s\" does not exist", name).At(b.pos(w.Pos))
+		}
+		return n, nil
+	}
+	if w.Name != "" && depth == 0 {
+		n, err := named(w.Name)
+		if err != nil {
+			return err
+		}
+		return x.windowSpec(n, it, pos, 1)
+	}
+	if w.Ref != "" {
+		n, err := named(w.Ref)
+		if err != nil {
+			return err
+		}
+		if err = x.windowSpec(n, it, pos, depth+1); err != nil {
+			return err
+		}
+		switch {
+		case len(w.PartitionBy) > 0:
+			return pgerr.Newf(pgerr.WindowingError, "cannot override PARTITION BY clause of window \"%s\"", w.Ref).At(b.pos(w.Pos))
+		case len(w.OrderBy) > 0 && len(it.order) > 0:
+			return pgerr.Newf(pgerr.WindowingError, "cannot override ORDER BY clause of window \"%s\"", w.Ref).At(b.pos(w.Pos))
+		case n.Frame != nil:
+			return pgerr.Newf(pgerr.WindowingError, "cannot copy window \"%s\" because it has a frame clause", w.Ref).At(b.pos(w.Pos))
+		}
+	}
+	for _, p := range w.PartitionBy {
+		c, err := x.bind(p)
+		if err == nil {
+			c, err = b.known(c)
+		}
+		if err != nil {
+			return err
+		}
+		it.partition = append(it.partition, c)
+	}
+	for _, k := range w.OrderBy {
+		c, err := x.bind(k.X)
+		if err == nil {
+			c, err = b.known(c)
+		}
+		if err != nil {
+			return err
+		}
+		it.order = append(it.order, exprKey{e: c, desc: k.Desc || k.Using == ">", nullsFirst: k.NullsFirst})
+	}
+	it.frame = plan.Frame{Mode: plan.FrameRange, Start: plan.Bound{Kind: plan.UnboundedPreceding}, End: plan.Bound{Kind: plan.CurrentRow}}
+	if w.Frame == nil {
+		return nil
+	}
+	return x.frame(w, it)
+}
+
+var boundKinds = [...]plan.BoundKind{
+	pgext.UnboundedPreceding: plan.UnboundedPreceding, pgext.BoundPreceding: plan.Preceding, pgext.CurrentRow: plan.CurrentRow,
+	pgext.BoundFollowing: plan.Following, pgext.UnboundedFollowing: plan.UnboundedFollowing,
+}
+
+func (x *exprCtx) frame(w pgext.Window, it *winItem) error {
+	f, pos := w.Frame, x.b.pos(w.Pos)
+	it.frame.Mode = [...]plan.FrameMode{pgext.Rows: plan.FrameRows, pgext.Range: plan.FrameRange, pgext.Groups: plan.FrameGroups}[f.Unit]
+	it.frame.Exclude = [...]string{"", "current", "group", "ties"}[f.Exclude]
+	if f.Start.Kind == pgext.UnboundedFollowing {
+		return pgerr.Newf(pgerr.WindowingError, "frame start cannot be UNBOUNDED FOLLOWING").At(pos)
+	}
+	if f.End.Kind == pgext.UnboundedPreceding {
+		return pgerr.Newf(pgerr.WindowingError, "frame end cannot be UNBOUNDED PRECEDING").At(pos)
+	}
+	if f.Start.Kind > f.End.Kind {
+		names := [...]string{"", "", "current row", "following row", ""}
+		what := "cannot have preceding rows"
+		if f.End.Kind == pgext.CurrentRow {
+			what = "cannot end with current row"
+		}
+		return pgerr.Newf(pgerr.WindowingError, "frame starting from %s %s", names[f.Start.Kind], what).At(pos)
+	}
+	if f.Unit == pgext.Groups && len(it.order) == 0 {
+		return pgerr.Newf(pgerr.WindowingError, "GROUPS mode requires an ORDER BY clause").At(pos)
+	}
+	var err error
+	if it.frame.Start, err = x.frameBound(f, f.Start, it, "starting"); err != nil {
+		return err
+	}
+	it.frame.End, err = x.frameBound(f, f.End, it, "ending")
+	return err
+}
+
+func (x *exprCtx) frameBound(f *pgext.Frame, bd pgext.Bound, it *winItem, which string) (plan.Bound, error) {
+	out := plan.Bound{Kind: boundKinds[bd.Kind]}
+	if bd.Offset == nil {
+		return out, nil
+	}
+	b := x.b
+	o := &exprCtx{b: b, sc: &scope{}, ev: x.ev, clause: "window frame"}
+	c, err := o.bind(bd.Offset)
+	if err != nil {
+		return out, err
+	}
+	t := types.Int8
+	if f.Unit == pgext.Range {
+		if len(it.order) != 1 {
+			return out, pgerr.Newf(pgerr.WindowingError, "RANGE with offset PRECEDING/FOLLOWING requires exactly one ORDER BY column").At(c.Pos)
+		}
+		switch k := it.order[0].e.Type; k.OID {
+		case types.OIDDate, types.OIDTimestamp, types.OIDTimestamptz, types.OIDTime, types.OIDTimetz, types.OIDInterval:
+			t = types.IntervalT
+		case types.OIDInt2, types.OIDInt4, types.OIDInt8:
+			t = types.Int8
+		case types.OIDFloat4, types.OIDFloat8:
+			t = types.Float8
+		case types.OIDNumeric:
+			t = types.NumericType
+		default:
+			return out, pgerr.Newf(pgerr.FeatureNotSupported, "RANGE with offset PRECEDING/FOLLOWING is not supported for column type %s", types.T(k.OID)).At(c.Pos)
+		}
+	}
+	if c, err = b.cast(c, t, functions.Implicit); err != nil {
+		return out, err
+	}
+	c = b.fold(c)
+	if c.Kind != expr.Const {
+		return out, pgerr.Newf(pgerr.FeatureNotSupported, "frame offsets must be constants").At(c.Pos)
+	}
+	if c.Const.Null {
+		return out, pgerr.Newf(pgerr.NullValueNotAllowed, "frame %s offset must not be null", which).At(c.Pos)
+	}
+	if negative(c.Const) {
+		return out, pgerr.Newf("22013", "frame %s offset must not be negative", which)
+	}
+	d := *c.Const
+	out.Offset = &d
+	return out, nil
+}
+
+func negative(d *types.Datum) bool {
+	switch d.Type.Kind() {
+	case types.KindInt:
+		return d.Int < 0
+	case types.KindFloat:
+		return d.Float < 0
+	case types.KindNumeric:
+		return d.Num.Sign() < 0
+	case types.KindInterval:
+		zero := types.Datum{Type: d.Type}
+		return types.CompareDatum(*d, zero) < 0
+	}
+	return false
+}
+
+// subscript binds a[i].
+func (x *exprCtx) subscript(e *pgext.Subscript) (*expr.Expr, error) {
+	b, pos := x.b, x.b.pos(e.Pos)
+	args, err := x.binds([]ast.ExprNode{e.X, e.Index})
+	if err != nil {
+		return nil, err
+	}
+	if args[0].Type.OID == types.OIDJSONB {
+		return b.operatorOn("->", args, pos)
+	}
+	if !args[0].Type.IsArray() {
+		return nil, pgerr.Newf(pgerr.DatatypeMismatch, "cannot subscript type %s because it does not support subscripting", types.T(args[0].Type.OID)).At(pos)
+	}
+	if args[1], err = b.castArg(args[1], types.Int4, "array subscript must have type integer"); err != nil {
+		return nil, err
+	}
+	return b.call(funcSubscript, args, pos)
+}
+
+// Functions of the registry behind syntax.
+const (
+	funcSubscript = "$subscript"
+	funcSlice     = "$slice"
+)
+
+func (x *exprCtx) slice(e *pgext.Slice) (*expr.Expr, error) {
+	b, pos := x.b, x.b.pos(e.Pos)
+	a, err := x.bind(e.X)
+	if err != nil {
+		return nil, err
+	}
+	if !a.Type.IsArray() {
+		return nil, pgerr.Newf(pgerr.DatatypeMismatch, "cannot subscript type %s because it does not support subscripting", types.T(a.Type.OID)).At(pos)
+	}
+	args := []*expr.Expr{a}
+	for _, bd := range []ast.ExprNode{e.Lo, e.Hi} {
+		c := nullConst(types.Int4)
+		if bd != nil {
+			if c, err = x.bind(bd); err != nil {
+				return nil, err
+			}
+			if c, err = b.castArg(c, types.Int4, "array subscript must have type integer"); err != nil {
+				return nil, err
+			}
+		}
+		args = append(args, c)
+	}
+	if e.Lo == nil || e.Hi == nil {
+		// An omitted bound is the array's own.
+		if e.Lo == nil {
+			if args[1], err = b.call("array_lower", []*expr.Expr{a, intConst(types.Int4, 1)}, pos); err != nil {
+				return nil, err
+			}
+		}
+		if e.Hi == nil {
+			if args[2], err = b.call("array_upper", []*expr.Expr{a, intConst(types.Int4, 1)}, pos); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return b.call(funcSlice, args, pos)
+}

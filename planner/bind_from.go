@@ -1,0 +1,746 @@
+package planner
+
+import (
+	"strings"
+
+	"github.com/pingcap/tidb/pkg/parser/ast"
+
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/planner/plan"
+	"github.com/streamdb/streamdb/sql"
+	"github.com/streamdb/streamdb/sql/expr"
+	"github.com/streamdb/streamdb/sql/functions"
+	"github.com/streamdb/streamdb/sql/pgext"
+	"github.com/streamdb/streamdb/types"
+)
+
+// from binds a FROM list. Without items it is one row.
+func (b *binder) from(items []pgext.FromItem, ev *env) (*node, *scope, error) {
+	sc := &scope{parent: ev.outer}
+	if len(items) == 0 {
+		return b.md.dual(), sc, nil
+	}
+	var n *node
+	for _, it := range items {
+		r, rs, err := b.fromItem(it, sc, ev)
+		if err != nil {
+			return nil, nil, err
+		}
+		if n == nil {
+			n = r
+		} else {
+			n = &node{op: opApply, in: []*node{n, r}, jtype: plan.Inner}
+		}
+		if err = sc.add(rs); err != nil {
+			return nil, nil, err
+		}
+	}
+	return n, sc, nil
+}
+
+// fromItem binds one item. lat holds what LATERAL may see: the items to the left.
+func (b *binder) fromItem(it pgext.FromItem, lat *scope, ev *env) (*node, *scope, error) {
+	switch t := it.(type) {
+	case *pgext.Relation:
+		return b.relation(t, ev)
+	case *pgext.Derived:
+		return b.derived(t, lat, ev)
+	case *pgext.TableFunction:
+		return b.tableFunction(t, lat, ev)
+	case *pgext.Join:
+		return b.join(t, lat, ev)
+	}
+	return nil, nil, pgerr.Newf(pgerr.InternalError, "unexpected FROM item %T", it)
+}
+
+// tableScope makes the scope of a single item, applying an alias's column list.
+func tableScope(t *rangeTable, columns []string, pos int) (*scope, error) {
+	if len(columns) > len(t.cols) {
+		return nil, pgerr.Newf(pgerr.InvalidColumnReference, "table \"%s\" has %d columns available but %d columns specified", t.name, len(t.cols), len(columns)).At(pos)
+	}
+	for i, c := range columns {
+		t.cols[i].name = c
+	}
+	return &scope{tables: []*rangeTable{t}, visible: t.cols}, nil
+}
+
+func (b *binder) relation(r *pgext.Relation, ev *env) (*node, *scope, error) {
+	pos := b.pos(r.Pos)
+	if r.SystemTime != nil {
+		if err := b.processTime(r, pos); err != nil {
+			return nil, nil, err
+		}
+	}
+	if r.Sample != nil {
+		return nil, nil, pgerr.Newf(pgerr.FeatureNotSupported, "TABLESAMPLE is not supported").WithHint("Filter on a hash of a column, for example WHERE hashint8(id) %% 100 = 0.").At(pos)
+	}
+	if r.Schema == "" {
+		if c := ev.lookup(r.Name); c != nil {
+			return b.cteRef(c, r, pos)
+		}
+	}
+	rel, ok := b.lookup(r.Schema, r.Name)
+	if !ok {
+		return nil, nil, b.noRelation(r.Schema, r.Name, pos)
+	}
+	return b.scan(rel, r.Alias, r.Columns, pos)
+}
+
+// processTime accepts FOR SYSTEM_TIME AS OF PROCTIME(): streamdb's joins always see the newest version of both sides.
+func (b *binder) processTime(r *pgext.Relation, pos int) error {
+	if c, ok := pgext.ExprOf(r.SystemTime).(*pgext.Call); ok && strings.EqualFold(c.Name, "proctime") && len(c.Args) == 0 {
+		return pgerr.Newf(pgerr.FeatureNotSupported, "FOR SYSTEM_TIME AS OF PROCTIME() is not supported").
+			WithHint("Leave it out: the join then follows changes of both sides.").At(pos)
+	}
+	return pgerr.Newf(pgerr.FeatureNotSupported, "FOR SYSTEM_TIME AS OF is not supported").WithHint("Only the newest version of a relation can be read.").At(pos)
+}
+
+// lookup finds a relation along the search path of the query being bound (a view has its own).
+func (b *binder) lookup(schema, name string) (*Relation, bool) {
+	if schema != "" || len(b.path) == 0 {
+		return b.o.Catalog.Relation(schema, name)
+	}
+	for _, s := range b.path {
+		if r, ok := b.o.Catalog.Relation(s, name); ok {
+			return r, true
+		}
+	}
+	// pg_catalog and temporary schemas are searched without being listed.
+	return b.o.Catalog.Relation("", name)
+}
+
+func (b *binder) noRelation(schema, name string, pos int) error {
+	if schema != "" {
+		if !b.o.Catalog.SchemaExists(schema) {
+			return pgerr.Newf(pgerr.UndefinedTable, "relation \"%s.%s\" does not exist", schema, name).At(pos)
+		}
+		name = schema + "." + name
+	}
+	return pgerr.Newf(pgerr.UndefinedTable, "relation \"%s\" does not exist", name).At(pos)
+}
+
+func (b *binder) depend(id uint64) {
+	for _, d := range b.deps {
+		if d == id {
+			return
+		}
+	}
+	b.deps = append(b.deps, id)
+}
+
+// scan reads a relation; views are expanded.
+func (b *binder) scan(rel *Relation, alias string, columns []string, pos int) (*node, *scope, error) {
+	b.depend(rel.ID)
+	if rel.Kind == Index {
+		return nil, nil, pgerr.Newf(pgerr.WrongObjectType, "\"%s\" is an index", rel.Name).At(pos)
+	}
+	t := &rangeTable{schema: rel.Schema, name: rel.Name}
+	if alias != "" {
+		t.schema, t.name = "", alias
+	}
+	if rel.Kind == View {
+		r, err := b.view(rel)
+		if err != nil {
+			return nil, nil, err
+		}
+		for i, c := range r.cols {
+			name := c.name
+			if i < len(rel.Columns) {
+				name = rel.Columns[i].Name
+			}
+			t.cols = append(t.cols, scopeCol{name, c.id})
+		}
+		t.rel = rel
+		sc, err := tableScope(t, columns, pos)
+		return r.n, sc, err
+	}
+	if b.stream && rel.Kind == System {
+		return nil, nil, pgerr.Newf(pgerr.FeatureNotSupported, "system relation \"%s\" cannot be used in a materialized view", rel.Name).
+			WithHint("It has no change log; query it directly.").At(pos)
+	}
+	n := &node{op: opScan, rel: rel}
+	if rel.Kind == Source {
+		n.op = opSource
+	}
+	for i, c := range rel.Columns {
+		id := b.md.add(c.Name, c.Type)
+		b.md.cols[id].notNull = c.NotNull || c.Name == rowIDName
+		n.cols = append(n.cols, id)
+		n.stored = append(n.stored, i)
+		if c.Hidden {
+			t.hidden = append(t.hidden, scopeCol{c.Name, id})
+		} else {
+			t.cols = append(t.cols, scopeCol{c.Name, id})
+		}
+	}
+	if rel.Kind == Source && len(rel.Key) == 0 {
+		id := b.md.add(rowIDName, types.Int8)
+		b.md.cols[id].notNull = true
+		n.cols = append(n.cols, id)
+		n.stored = append(n.stored, -1)
+		t.hidden = append(t.hidden, scopeCol{rowIDName, id})
+	}
+	t.rel = rel
+	if rel.Kind == Table {
+		for _, k := range rel.Key {
+			t.key = append(t.key, n.cols[k])
+		}
+	}
+	out := n
+	if rel.Watermark != nil {
+		w, err := b.watermark(rel, n, t)
+		if err != nil {
+			return nil, nil, err
+		}
+		out = w
+	}
+	sc, err := tableScope(t, columns, pos)
+	return out, sc, err
+}
+
+// watermark puts the relation's watermark above its scan.
+func (b *binder) watermark(rel *Relation, n *node, t *rangeTable) (*node, error) {
+	b.inView++
+	defer func() { b.inView-- }()
+	x := &exprCtx{b: b, sc: &scope{tables: []*rangeTable{{anyName: true, cols: t.cols, hidden: t.hidden}}, visible: t.cols}, ev: &env{}, clause: "WATERMARK"}
+	e, err := x.bind(rel.Watermark.Expr.Expr())
+	if err != nil {
+		return nil, err
+	}
+	col := n.cols[rel.Watermark.Column]
+	if e, err = b.cast(e, b.md.typ(col), functions.Implicit); err != nil {
+		return nil, err
+	}
+	return &node{op: opWatermark, in: []*node{n}, column: col, wmExpr: e}, nil
+}
+
+// view binds the text of a view in its own surroundings.
+func (b *binder) view(rel *Relation) (*bound, error) {
+	path := b.path
+	b.path = rel.SearchPath
+	b.inView++
+	defer func() { b.path = path; b.inView-- }()
+	r, err := b.query(pgext.QueryOf(rel.Query.Stmt), &env{}, false)
+	if err != nil {
+		return nil, err
+	}
+	// The declared types of the view's columns hold, whatever the relations below became.
+	for i := range r.cols {
+		if i < len(rel.Columns) && rel.Columns[i].Type.OID != 0 && b.md.typ(r.cols[i].id) != rel.Columns[i].Type {
+			if err = b.coerceOutput(r, i, rel.Columns[i].Type, functions.Assignment); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return r, nil
+}
+
+func (b *binder) cteRef(c *cte, r *pgext.Relation, pos int) (*node, *scope, error) {
+	if c.active {
+		return nil, nil, pgerr.Newf(pgerr.FeatureNotSupported, "recursive queries are not supported").
+			WithHint("Compute the closure outside, or unroll a fixed number of steps.").At(pos)
+	}
+	c.active = true
+	q, err := b.query(pgext.QueryOf(c.query), c.env, false)
+	c.active = false
+	if err != nil {
+		return nil, nil, err
+	}
+	t := &rangeTable{name: r.Name}
+	if r.Alias != "" {
+		t.name = r.Alias
+	}
+	if len(c.columns) > len(q.cols) {
+		return nil, nil, pgerr.Newf(pgerr.InvalidColumnReference, "WITH query \"%s\" has %d columns available but %d columns specified", c.name, len(q.cols), len(c.columns)).At(pos)
+	}
+	n := b.aliased(q, t)
+	for i, name := range c.columns {
+		t.cols[i].name = name
+	}
+	sc, err := tableScope(t, r.Columns, pos)
+	return n, sc, err
+}
+
+// aliased fills t with q's columns.
+func (b *binder) aliased(q *bound, t *rangeTable) *node {
+	for _, c := range q.cols {
+		t.cols = append(t.cols, scopeCol{c.name, c.id})
+	}
+	return q.n
+}
+
+func (b *binder) derived(d *pgext.Derived, lat *scope, ev *env) (*node, *scope, error) {
+	pos := b.pos(d.Pos)
+	if d.Alias == "" {
+		what := "subquery in FROM must have an alias"
+		hint := "For example, FROM (SELECT ...) [AS] foo."
+		if pgext.QueryOf(d.Query).Values != nil {
+			what, hint = "VALUES in FROM must have an alias", "For example, FROM (VALUES ...) [AS] foo."
+		}
+		return nil, nil, pgerr.Newf(pgerr.SyntaxError, "%s", what).WithHint("%s", hint).At(pos)
+	}
+	outer := ev.outer
+	if d.Lateral {
+		outer = lat
+	} else if len(lat.tables) > 0 {
+		// The items to the left exist but cannot be seen: say so instead of calling them missing.
+		outer = &scope{parent: ev.outer, blocked: lat.tables}
+	}
+	q, err := b.query(pgext.QueryOf(d.Query), ev.with(outer), false)
+	if err != nil {
+		return nil, nil, err
+	}
+	t := &rangeTable{name: d.Alias}
+	n := b.aliased(q, t)
+	sc, err := tableScope(t, d.Columns, pos)
+	return n, sc, err
+}
+
+func (b *binder) join(j *pgext.Join, lat *scope, ev *env) (*node, *scope, error) {
+	pos := b.pos(j.Pos)
+	l, ls, err := b.fromItem(j.Left, lat, ev)
+	if err != nil {
+		return nil, nil, err
+	}
+	inner := &scope{parent: ev.outer, tables: append(append([]*rangeTable(nil), lat.tables...), ls.tables...), visible: append(append([]scopeCol(nil), lat.visible...), ls.visible...)}
+	r, rs, err := b.fromItem(j.Right, inner, ev)
+	if err != nil {
+		return nil, nil, err
+	}
+	jt := [...]plan.JoinType{plan.Inner, plan.Left, plan.Right, plan.Full, plan.Inner}[j.Kind]
+	if jt == plan.Right || jt == plan.Full {
+		free := freeCols(r)
+		for _, c := range l.out() {
+			if free[c] {
+				return nil, nil, pgerr.Newf(pgerr.UndefinedTable, "invalid reference to FROM-clause entry").
+					WithDetail("The combining JOIN type must be INNER or LEFT for a LATERAL reference.").At(pos)
+			}
+		}
+	}
+	sc := &scope{parent: ev.outer}
+	if err = sc.add(ls); err != nil {
+		return nil, nil, err
+	}
+	if err = sc.add(rs); err != nil {
+		return nil, nil, err
+	}
+	n := &node{op: opApply, in: []*node{l, r}, jtype: jt}
+	switch {
+	case j.Natural || len(j.Using) > 0:
+		if n, err = b.using(j, n, ls, rs, sc, pos); err != nil {
+			return nil, nil, err
+		}
+	case j.On != nil:
+		x := &exprCtx{b: b, sc: sc, ev: ev, clause: "JOIN/ON"}
+		if n.cond, err = x.condition(j.On); err != nil {
+			return nil, nil, err
+		}
+		if len(x.applies) > 0 {
+			if jt != plan.Inner {
+				return nil, nil, pgerr.Newf(pgerr.FeatureNotSupported, "subqueries in the condition of an outer join are not supported").
+					WithHint("Join with the subquery first, in FROM.").At(pos)
+			}
+			cond := n.cond
+			n.cond = nil
+			n = filterNode(attach(n, x.applies), cond)
+		}
+	}
+	sc.parent = nil
+	if j.Alias != "" {
+		t := &rangeTable{name: j.Alias, cols: append([]scopeCol(nil), sc.visible...)}
+		aliased, err := tableScope(t, j.Columns, pos)
+		return n, aliased, err
+	}
+	return n, sc, nil
+}
+
+// using joins on equal names: each pair becomes one visible column, the originals stay reachable by qualified names.
+func (b *binder) using(j *pgext.Join, n *node, ls, rs, sc *scope, pos int) (*node, error) {
+	names := j.Using
+	if j.Natural {
+		names = nil
+		for _, c := range ls.visible {
+			for _, d := range rs.visible {
+				if c.name == d.name {
+					names = append(names, c.name)
+					break
+				}
+			}
+		}
+	}
+	var conds []*expr.Expr
+	var merged []scopeCol
+	var mids []int
+	var mexprs []*expr.Expr
+	gone := map[int]bool{}
+	seen := map[string]bool{}
+	for _, name := range names {
+		if seen[name] {
+			return nil, pgerr.Newf(pgerr.DuplicateColumn, "column name \"%s\" appears more than once in USING clause", name)
+		}
+		seen[name] = true
+		lid, err := usingCol(ls, name, "left")
+		if err != nil {
+			return nil, err
+		}
+		rid, err := usingCol(rs, name, "right")
+		if err != nil {
+			return nil, err
+		}
+		eq, err := b.operatorOn("=", []*expr.Expr{b.md.ref(lid), b.md.ref(rid)}, pos)
+		if err != nil {
+			return nil, err
+		}
+		conds = append(conds, eq)
+		gone[lid], gone[rid] = true, true
+		pair := []*expr.Expr{b.md.ref(lid), b.md.ref(rid)}
+		t, err := b.unify("JOIN/USING", pair)
+		if err != nil {
+			return nil, err
+		}
+		var e *expr.Expr
+		switch n.jtype {
+		case plan.Right:
+			e = pair[1]
+		case plan.Full:
+			e = coalesce(pair...)
+		default:
+			e = pair[0]
+		}
+		id := 0
+		if e.Kind == expr.Column {
+			id = e.Col
+		} else {
+			id = b.md.add(name, t)
+			mids, mexprs = append(mids, id), append(mexprs, e)
+		}
+		merged = append(merged, scopeCol{name, id})
+	}
+	n.cond = and(conds...)
+	for _, c := range append(append([]scopeCol(nil), ls.visible...), rs.visible...) {
+		// A column is hidden by its place among the inputs' visible columns, not only by id: t JOIN t shares none.
+		if !gone[c.id] {
+			merged = append(merged, c)
+		}
+	}
+	sc.visible = merged
+	if j.UsingAlias != "" {
+		sc.tables = append(sc.tables, &rangeTable{name: j.UsingAlias, cols: append([]scopeCol(nil), merged[:len(names)]...)})
+	}
+	if len(mids) > 0 {
+		return b.md.extend(n, mids, mexprs), nil
+	}
+	return n, nil
+}
+
+func usingCol(s *scope, name, side string) (int, error) {
+	id, n := 0, 0
+	for _, c := range s.visible {
+		if c.name == name {
+			id = c.id
+			n++
+		}
+	}
+	if n == 0 {
+		return 0, pgerr.Newf(pgerr.UndefinedColumn, "column \"%s\" specified in USING clause does not exist in %s table", name, side)
+	}
+	if n > 1 {
+		return 0, pgerr.Newf(pgerr.AmbiguousColumn, "common column name \"%s\" appears more than once in %s table", name, side)
+	}
+	return id, nil
+}
+
+// tableFunction binds f(..) in FROM.
+func (b *binder) tableFunction(f *pgext.TableFunction, lat *scope, ev *env) (*node, *scope, error) {
+	if len(f.Funcs) == 1 && !f.RowsFrom {
+		if c, ok := pgext.ExprOf(f.Funcs[0].X).(*pgext.Call); ok && c.Schema == "" {
+			switch c.Name {
+			case "tumble", "hop":
+				return b.windowFunction(f, c, lat, ev)
+			case "session", "cumulate":
+				return nil, nil, pgerr.Newf(pgerr.FeatureNotSupported, "window function %s is not supported", c.Name).WithHint("Use TUMBLE or HOP.").At(b.pos(c.Pos))
+			}
+		}
+	}
+	pos := b.pos(f.Pos)
+	t := &rangeTable{name: f.Alias}
+	x := &exprCtx{b: b, sc: lat, ev: ev, clause: "functions in FROM"}
+	un := &node{op: opUnnest}
+	var scalars []int
+	var scalarExprs []*expr.Expr
+	for _, item := range f.Funcs {
+		if len(item.Columns) > 0 {
+			return nil, nil, pgerr.Newf(pgerr.FeatureNotSupported, "column definition lists are not supported").WithHint("Extract the fields with -> and ->>.").At(pos)
+		}
+		calls, err := x.fromCalls(item.X)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, c := range calls {
+			if t.name == "" {
+				t.name = c.name
+			}
+			single := c.name
+			if f.Alias != "" && len(f.Funcs) == 1 && len(calls) == 1 {
+				single = f.Alias
+			}
+			if !c.set {
+				id := b.md.add(single, c.e.Type)
+				scalars, scalarExprs = append(scalars, id), append(scalarExprs, c.e)
+				t.cols = append(t.cols, scopeCol{single, id})
+				continue
+			}
+			un.calls = append(un.calls, c.e)
+			if len(c.columns) == 0 {
+				id := b.md.add(single, c.e.Type)
+				un.added = append(un.added, id)
+				t.cols = append(t.cols, scopeCol{single, id})
+			}
+			for _, col := range c.columns {
+				name := col.Name
+				if len(c.columns) == 1 && c.scalar {
+					name = single
+				}
+				id := b.md.add(name, col.Type)
+				un.added = append(un.added, id)
+				t.cols = append(t.cols, scopeCol{name, id})
+			}
+		}
+	}
+	if len(un.calls) > 0 && len(scalars) > 0 {
+		return nil, nil, pgerr.Newf(pgerr.FeatureNotSupported, "ROWS FROM with functions that return no set is not supported").At(pos)
+	}
+	base := attach(b.md.dual(), x.applies)
+	var n *node
+	ord := 0
+	switch {
+	case len(un.calls) == 0:
+		n = b.md.extend(base, scalars, scalarExprs)
+		if f.Ordinality {
+			ord = b.md.add("ordinality", types.Int8)
+			n = b.md.extend(n, []int{ord}, []*expr.Expr{intConst(types.Int8, 1)})
+		}
+	case len(un.calls) == 1 && len(x.applies) == 0 && constantArgs(un.calls[0]):
+		n = &node{op: opSeries, calls: un.calls, cols: append([]int(nil), un.added...)}
+		if f.Ordinality {
+			ord = b.md.add("ordinality", types.Int8)
+			n.ordinal = ord
+			n.cols = append(n.cols, ord)
+		}
+	default:
+		ord = b.md.add("ordinality", types.Int8)
+		un.in, un.ordinal = []*node{base}, ord
+		n = un
+	}
+	if f.Ordinality {
+		b.md.cols[ord].notNull = true
+		t.cols = append(t.cols, scopeCol{"ordinality", ord})
+	}
+	sc, err := tableScope(t, f.Columns, pos)
+	return n, sc, err
+}
+
+func constantArgs(e *expr.Expr) bool {
+	used := map[int]bool{}
+	e.Columns(used)
+	return len(used) == 0
+}
+
+// fromCall is a function of FROM.
+type fromCall struct {
+	name    string
+	e       *expr.Expr
+	set     bool
+	scalar  bool // the columns stand for a scalar result
+	columns []types.Column
+}
+
+// fromCalls binds a function of FROM; unnest of several arrays is several calls side by side.
+func (x *exprCtx) fromCalls(e ast.ExprNode) ([]fromCall, error) {
+	b := x.b
+	c, ok := pgext.ExprOf(e).(*pgext.Call)
+	if !ok {
+		v, err := x.bind(e)
+		if err == nil {
+			v, err = b.known(v)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return []fromCall{{name: sql.ColumnName(e), e: v}}, nil
+	}
+	if c.Schema == "" && c.Name == "unnest" && len(c.Args) > 1 {
+		var out []fromCall
+		for i := range c.Args {
+			one := *c
+			one.Args = c.Args[i : i+1]
+			r, err := x.setCall(&one)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, r)
+		}
+		return out, nil
+	}
+	if x.kindOf(c) != functions.SetOf {
+		v, err := x.bindView(c)
+		if err == nil {
+			v, err = b.known(v)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return []fromCall{{name: c.Name, e: v}}, nil
+	}
+	r, err := x.setCall(c)
+	if err != nil {
+		return nil, err
+	}
+	return []fromCall{r}, nil
+}
+
+func (x *exprCtx) setCall(c *pgext.Call) (fromCall, error) {
+	b, pos := x.b, x.b.pos(c.Pos)
+	if err := x.plainCall(c, pos); err != nil {
+		return fromCall{}, err
+	}
+	args, err := x.callArgs(c)
+	if err != nil {
+		return fromCall{}, err
+	}
+	res, args, err := b.resolve(c.Name, args, c.Variadic, pos)
+	if err != nil {
+		return fromCall{}, err
+	}
+	if res.Func == nil || res.Func.Kind != functions.SetOf {
+		return fromCall{}, pgerr.Newf(pgerr.FeatureNotSupported, "function %s is not supported in FROM", c.Name).At(pos)
+	}
+	if err = b.sliding(c.Name, res.Func, pos); err != nil {
+		return fromCall{}, err
+	}
+	out := fromCall{name: c.Name, set: true, columns: res.Func.Columns, e: &expr.Expr{Kind: expr.Call, Type: res.Result, Func: res.Func.ID, Args: args, Pos: pos}}
+	if len(out.columns) == 0 && res.Result.OID == types.OIDRecord {
+		return fromCall{}, pgerr.Newf(pgerr.SyntaxError, "a column definition list is required for functions returning \"record\"").At(pos)
+	}
+	return out, nil
+}
+
+// windowFunction binds tumble(relation, column, size) and hop(relation, column, slide, size).
+func (b *binder) windowFunction(f *pgext.TableFunction, c *pgext.Call, lat *scope, ev *env) (*node, *scope, error) {
+	pos := b.pos(c.Pos)
+	usage := "tumble(relation, time column, size [, offset])"
+	most := 4
+	if c.Name == "hop" {
+		usage, most = "hop(relation, time column, slide, size [, offset])", 5
+	}
+	if len(c.Args) < most-1 || len(c.Args) > most || f.Ordinality {
+		return nil, nil, pgerr.Newf(pgerr.UndefinedFunction, "function %s does not take these arguments", c.Name).WithHint("Write %s.", usage).At(pos)
+	}
+	var n *node
+	var sc *scope
+	var err error
+	switch v := pgext.ExprOf(c.Args[0].X).(type) {
+	case *pgext.Column:
+		r := &pgext.Relation{Name: v.Names[len(v.Names)-1], Pos: v.Pos}
+		if len(v.Names) > 1 {
+			r.Schema = v.Names[len(v.Names)-2]
+		}
+		n, sc, err = b.relation(r, ev)
+	case *pgext.Subquery:
+		var q *bound
+		if q, err = b.query(pgext.QueryOf(v.Query), ev, false); err == nil {
+			t := &rangeTable{name: c.Name}
+			n = b.aliased(q, t)
+			sc, err = tableScope(t, nil, pos)
+		}
+	default:
+		err = pgerr.Newf(pgerr.SyntaxError, "the first argument of %s must be a relation", c.Name).WithHint("Write %s.", usage).At(pos)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	x := &exprCtx{b: b, sc: sc, ev: &env{}, clause: "a window function"}
+	ts, err := x.bind(c.Args[1].X)
+	if err != nil {
+		return nil, nil, err
+	}
+	if ts.Kind != expr.Column {
+		return nil, nil, pgerr.Newf(pgerr.FeatureNotSupported, "the time argument of %s must be a column", c.Name).WithHint("Compute it in a subquery first.").At(pos)
+	}
+	wt := ts.Type
+	switch wt.OID {
+	case types.OIDTimestamp, types.OIDTimestamptz:
+		wt = types.T(wt.OID)
+	case types.OIDDate:
+		wt = types.Timestamp
+	default:
+		return nil, nil, pgerr.Newf(pgerr.DatatypeMismatch, "the time column of %s must be of type date, timestamp or timestamptz, not %s", c.Name, ts.Type).At(ts.Pos)
+	}
+	w := &node{op: opWindow, in: []*node{n}, column: ts.Col}
+	var sizes [3]int64
+	for i, a := range c.Args[2:] {
+		offset := i == most-3
+		if sizes[i], err = b.windowSize(c.Name, a.X, ev, offset); err != nil {
+			return nil, nil, err
+		}
+	}
+	if c.Name == "tumble" {
+		w.size, w.slide = sizes[0], 0
+		w.winOffset = sizes[1]
+	} else {
+		w.slide, w.size = sizes[0], sizes[1]
+		w.winOffset = sizes[2]
+		if w.size%w.slide != 0 {
+			return nil, nil, pgerr.Newf(pgerr.InvalidParameterValue, "the size of a hop window must be a multiple of its slide").
+				WithHint("The arguments are hop(relation, column, slide, size).").At(pos)
+		}
+		if w.size/w.slide > maxWindowsPerRow {
+			return nil, nil, pgerr.Newf(pgerr.InvalidParameterValue, "a row would belong to %d windows, more than the limit of %d", w.size/w.slide, maxWindowsPerRow).At(pos)
+		}
+		if w.size == w.slide {
+			w.slide = 0
+		}
+	}
+	w.winStart, w.winEnd = b.md.add("window_start", wt), b.md.add("window_end", wt)
+	b.md.cols[w.winStart].window, b.md.cols[w.winEnd].window = w.winEnd, w.winEnd
+	b.md.cols[w.winStart].notNull, b.md.cols[w.winEnd].notNull = true, true
+	in := sc.tables[0]
+	t := &rangeTable{name: in.name, schema: in.schema, cols: append([]scopeCol(nil), in.cols...), hidden: in.hidden}
+	if f.Alias != "" {
+		t.name, t.schema = f.Alias, ""
+	}
+	t.cols = append(t.cols, scopeCol{"window_start", w.winStart}, scopeCol{"window_end", w.winEnd})
+	out, err := tableScope(t, f.Columns, pos)
+	return w, out, err
+}
+
+// maxWindowsPerRow bounds the copies a hop window makes of each row.
+const maxWindowsPerRow = 100_000
+
+// windowSize evaluates an interval argument to microseconds.
+func (b *binder) windowSize(fn string, e ast.ExprNode, ev *env, offset bool) (int64, error) {
+	x := &exprCtx{b: b, sc: &scope{}, ev: &env{}, clause: "a window function"}
+	c, err := x.bind(e)
+	if err != nil {
+		return 0, err
+	}
+	pos := c.Pos
+	if c, err = b.castArg(c, types.IntervalT, "window sizes must be of type interval, not type %s"); err != nil {
+		return 0, err
+	}
+	c = b.fold(c)
+	if c.Kind != expr.Const || c.Const.Null {
+		return 0, pgerr.Newf(pgerr.InvalidParameterValue, "the window size of %s must be a constant interval", fn).At(pos)
+	}
+	iv := c.Const.Ivl
+	if iv.Months != 0 {
+		return 0, pgerr.Newf(pgerr.InvalidParameterValue, "windows of months or years are not supported: their length varies").WithHint("Use days, or group by date_trunc('month', ..).").At(pos)
+	}
+	us := int64(iv.Days)*microsPerDay + iv.Micros
+	if us <= 0 && !offset {
+		return 0, pgerr.Newf(pgerr.InvalidParameterValue, "the window size of %s must be greater than zero", fn).At(pos)
+	}
+	return us, nil
+}
+
+const microsPerDay = 86_400_000_000

@@ -1,0 +1,412 @@
+package planner
+
+import (
+	"github.com/pingcap/tidb/pkg/parser/ast"
+
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/sql"
+	"github.com/streamdb/streamdb/sql/expr"
+	"github.com/streamdb/streamdb/sql/functions"
+	"github.com/streamdb/streamdb/sql/pgext"
+	"github.com/streamdb/streamdb/types"
+)
+
+// targetItem is one output column of a SELECT while it is being bound.
+type targetItem struct {
+	name string
+	e    *expr.Expr
+	id   int
+	// applies [from, to) of the select context belong to this item.
+	from, to int
+	ast      ast.ExprNode
+}
+
+// selecting is the state of binding one SELECT.
+type selecting struct {
+	b     *binder
+	s     *pgext.Select
+	q     *pgext.Query
+	ev    *env
+	sc    *scope
+	n     *node
+	x     *exprCtx // select list, ORDER BY
+	items []targetItem
+	order []exprKey
+	// orderItem is the index of the select item an order key is, -1 for none.
+	orderItem []int
+	having    *exprCtx
+	havingE   *expr.Expr
+	onKeys    []*expr.Expr
+}
+
+func (b *binder) selectQuery(q *pgext.Query, ev *env, keepUnknown bool) (*bound, error) {
+	s := &selecting{b: b, s: q.Select, q: q, ev: ev}
+	var err error
+	if s.n, s.sc, err = b.from(q.Select.From, ev); err != nil {
+		return nil, err
+	}
+	if q.Select.Where != nil {
+		x := &exprCtx{b: b, sc: s.sc, ev: ev, clause: "WHERE", base: s.n}
+		cond, err := x.condition(q.Select.Where)
+		if err != nil {
+			return nil, err
+		}
+		s.n = filterNode(attach(s.n, x.applies), cond)
+	}
+	wins := &winCollector{named: map[string]pgext.Window{}}
+	for _, w := range q.Select.Windows {
+		if _, dup := wins.named[w.Name]; dup {
+			return nil, pgerr.Newf(pgerr.WindowingError, "window \"%s\" is already defined", w.Name).At(b.pos(w.Pos))
+		}
+		wins.named[w.Name] = w
+	}
+	s.x = &exprCtx{b: b, sc: s.sc, ev: ev, clause: "SELECT", aggs: &aggCollector{}, wins: wins, srfs: &srfCollector{}, base: s.n}
+	if err = s.targets(keepUnknown && !q.Select.Distinct && q.Select.DistinctOn == nil); err != nil {
+		return nil, err
+	}
+	if err = s.orderBy(); err != nil {
+		return nil, err
+	}
+	if q.Select.Having != nil {
+		s.having = &exprCtx{b: b, sc: s.sc, ev: ev, clause: "HAVING", aggs: s.x.aggs}
+		if s.havingE, err = s.having.condition(q.Select.Having); err != nil {
+			return nil, err
+		}
+	}
+	if err = s.aggregate(); err != nil {
+		return nil, err
+	}
+	if s.having != nil {
+		s.n = filterNode(attach(s.n, s.having.applies), s.havingE)
+	}
+	s.n = attach(s.n, s.x.applies)
+	s.windows()
+	s.unnest()
+	return s.finish()
+}
+
+// targets binds the select list.
+func (s *selecting) targets(keepUnknown bool) error {
+	b := s.b
+	for _, t := range s.s.Targets {
+		if t.Star {
+			cols, err := s.sc.starCols(t.StarOf, b.pos(t.Pos))
+			if err != nil {
+				return err
+			}
+			for _, c := range cols {
+				e := b.md.ref(c.id)
+				e.Pos = b.pos(t.Pos)
+				s.items = append(s.items, targetItem{name: c.name, e: e})
+			}
+			continue
+		}
+		it := targetItem{name: t.Alias, from: len(s.x.applies), ast: t.X}
+		if v, ok := pgext.ExprOf(t.X).(*pgext.FieldStar); ok {
+			if c, ok := pgext.ExprOf(v.X).(*pgext.Column); ok {
+				cols, err := s.sc.starCols(c.Names, b.pos(c.Pos))
+				if err != nil {
+					return err
+				}
+				for _, c := range cols {
+					s.items = append(s.items, targetItem{name: c.name, e: b.md.ref(c.id)})
+				}
+				continue
+			}
+		}
+		e, err := s.x.bind(t.X)
+		if err != nil {
+			return err
+		}
+		if !keepUnknown {
+			if e, err = b.known(e); err != nil {
+				return err
+			}
+		}
+		it.e, it.to = e, len(s.x.applies)
+		if it.name == "" {
+			it.name = sql.ColumnName(t.X)
+		}
+		s.items = append(s.items, it)
+	}
+	return nil
+}
+
+// outputColumn finds a select item by its output name; -1 when there is none.
+func (s *selecting) outputColumn(name string, pos int, clause string) (int, error) {
+	found := -1
+	for i, it := range s.items {
+		if it.name != name {
+			continue
+		}
+		if found >= 0 && !sameExpr(s.items[found].e, it.e) {
+			return -1, pgerr.Newf(pgerr.AmbiguousColumn, "%s \"%s\" is ambiguous", clause, name).At(pos)
+		}
+		if found < 0 {
+			found = i
+		}
+	}
+	return found, nil
+}
+
+// sortItem resolves one expression of ORDER BY or DISTINCT ON: an output name, a position or an expression over the input.
+func (s *selecting) sortItem(e ast.ExprNode, ordinal int, pos int, clause string) (*expr.Expr, int, error) {
+	b := s.b
+	if ordinal == 0 && e != nil {
+		if c, ok := pgext.ExprOf(e).(*pgext.Const); ok {
+			if n, _ := pgext.Marker(e); n == pgext.MarkOrdinal || c.Kind == pgext.ConstInt {
+				ordinal = int(c.Int)
+				if ordinal == 0 {
+					ordinal = -1
+				}
+			} else if c.Kind != pgext.ConstNull && c.Kind != pgext.ConstBool {
+				return nil, 0, pgerr.Newf(pgerr.SyntaxError, "non-integer constant in %s", clause).At(b.pos(c.Pos))
+			}
+		}
+	}
+	if ordinal != 0 {
+		if ordinal < 1 || ordinal > len(s.items) {
+			return nil, 0, pgerr.Newf(pgerr.InvalidColumnReference, "%s position %d is not in select list", clause, max(ordinal, 0)).At(pos)
+		}
+		return s.items[ordinal-1].e, ordinal - 1, nil
+	}
+	if c, ok := pgext.ExprOf(e).(*pgext.Column); ok && len(c.Names) == 1 {
+		i, err := s.outputColumn(c.Names[0], b.pos(c.Pos), clause)
+		if err != nil {
+			return nil, 0, err
+		}
+		if i >= 0 {
+			return s.items[i].e, i, nil
+		}
+	}
+	x := s.x
+	x.clause = clause
+	c, err := x.bind(e)
+	if err == nil {
+		c, err = b.known(c)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	for i, it := range s.items {
+		if sameExpr(it.e, c) {
+			return it.e, i, nil
+		}
+	}
+	return c, -1, nil
+}
+
+func (s *selecting) orderBy() error {
+	b := s.b
+	for _, k := range s.q.OrderBy {
+		e, item, err := s.sortItem(k.X, k.Ordinal, b.pos(k.Pos), "ORDER BY")
+		if err != nil {
+			return err
+		}
+		if s.s.Distinct && item < 0 {
+			return pgerr.Newf(pgerr.InvalidColumnReference, "for SELECT DISTINCT, ORDER BY expressions must appear in select list").At(e.Pos)
+		}
+		if item >= 0 && e.Type.OID == types.OIDUnknown {
+			if e, err = b.known(e); err != nil {
+				return err
+			}
+			s.items[item].e = e
+		}
+		probe := b.md.add("?sort?", e.Type)
+		sk, err := b.sortKey(k, probe)
+		if err != nil {
+			return err
+		}
+		s.order = append(s.order, exprKey{e: e, desc: sk.desc, nullsFirst: sk.nullsFirst})
+		s.orderItem = append(s.orderItem, item)
+	}
+	for _, d := range s.s.DistinctOn {
+		e, _, err := s.sortItem(d, 0, b.pos(d.OriginTextPosition()), "SELECT DISTINCT ON")
+		if err != nil {
+			return err
+		}
+		s.onKeys = append(s.onKeys, e)
+	}
+	return nil
+}
+
+// windows stacks the window functions, one node per partitioning and order.
+func (s *selecting) windows() {
+	b := s.b
+	for done := make([]bool, len(s.x.wins.items)); ; {
+		var first *winItem
+		n := &node{op: opOver}
+		pre := &preparer{b: b, in: s.n}
+		for i := range s.x.wins.items {
+			w := &s.x.wins.items[i]
+			if done[i] || first != nil && !sameWindow(first, w) {
+				continue
+			}
+			done[i] = true
+			if first == nil {
+				first = w
+				n.partition = pre.cols(w.partition)
+				n.order = pre.keys(w.order)
+			}
+			c := overCall{id: w.id, fn: w.fn, args: pre.cols(w.args), frame: w.frame, typ: w.typ}
+			if w.filter != nil {
+				c.filter = pre.col(w.filter)
+			}
+			n.over = append(n.over, c)
+		}
+		if first == nil {
+			return
+		}
+		n.in = []*node{pre.node()}
+		s.n = n
+	}
+}
+
+func sameWindow(a, c *winItem) bool {
+	if len(a.partition) != len(c.partition) || len(a.order) != len(c.order) {
+		return false
+	}
+	for i := range a.partition {
+		if !sameExpr(a.partition[i], c.partition[i]) {
+			return false
+		}
+	}
+	for i := range a.order {
+		if a.order[i].desc != c.order[i].desc || a.order[i].nullsFirst != c.order[i].nullsFirst || !sameExpr(a.order[i].e, c.order[i].e) {
+			return false
+		}
+	}
+	return true
+}
+
+// unnest adds the set-returning calls of the select list, innermost first; calls of one depth run side by side.
+func (s *selecting) unnest() {
+	deepest := -1
+	for _, it := range s.x.srfs.items {
+		deepest = max(deepest, it.depth)
+	}
+	for d := 0; d <= deepest; d++ {
+		n := &node{op: opUnnest, in: []*node{s.n}, ordinal: s.b.md.add("?ordinal?", types.Int8)}
+		for _, it := range s.x.srfs.items {
+			if it.depth == d {
+				n.calls = append(n.calls, it.call)
+				n.added = append(n.added, it.id)
+			}
+		}
+		s.n = n
+	}
+}
+
+// finish adds the projection, DISTINCT, ORDER BY and LIMIT.
+func (s *selecting) finish() (*bound, error) {
+	b := s.b
+	r := &bound{}
+	p := &node{op: opProject, in: []*node{s.n}}
+	idOf := func(name string, e *expr.Expr) int {
+		for i, x := range p.exprs {
+			if sameExpr(x, e) && !b.volatileExpr(e) {
+				return p.cols[i]
+			}
+		}
+		id := 0
+		if e.Kind == expr.Column {
+			id = e.Col
+		} else {
+			id = b.md.add(name, e.Type)
+		}
+		p.cols, p.exprs = append(p.cols, id), append(p.exprs, e)
+		return id
+	}
+	for i := range s.items {
+		it := &s.items[i]
+		it.id = idOf(it.name, it.e)
+		r.cols = append(r.cols, outCol{it.name, it.id})
+	}
+	visible := len(p.cols)
+	var keys []sortKey
+	for _, k := range s.order {
+		keys = append(keys, sortKey{idOf("?sort?", k.e), k.desc, k.nullsFirst})
+	}
+	var on []int
+	for _, e := range s.onKeys {
+		on = append(on, idOf("?distinct?", e))
+	}
+	r.n = p
+	switch {
+	case s.s.Distinct:
+		for _, c := range p.cols[:visible] {
+			if t := b.md.typ(c); !orderable(t) {
+				return nil, pgerr.Newf(pgerr.UndefinedFunction, "could not identify an equality operator for type %s", types.T(t.OID))
+			}
+		}
+		r.n = &node{op: opAgg, in: []*node{p}, group: append([]int(nil), p.cols[:visible]...)}
+	case len(on) > 0:
+		rest := keys
+		want := toSet(on)
+		for i, k := range keys {
+			if !want[k.col] {
+				if i < len(want) {
+					return nil, pgerr.Newf(pgerr.InvalidColumnReference, "SELECT DISTINCT ON expressions must match initial ORDER BY expressions").At(s.onKeys[0].Pos)
+				}
+				break
+			}
+			rest = keys[i+1:]
+		}
+		r.n = &node{op: opTopN, in: []*node{p}, group: dedup(on), order: append([]sortKey(nil), rest...), limit: intConst(types.Int8, 1)}
+	}
+	if err := b.limit(s.q, r, keys, s.ev); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// preparer collects expressions that must be columns of a node's input.
+type preparer struct {
+	b     *binder
+	in    *node
+	ids   []int
+	exprs []*expr.Expr
+}
+
+func (p *preparer) col(e *expr.Expr) int {
+	if e.Kind == expr.Column {
+		return e.Col
+	}
+	for i, x := range p.exprs {
+		if sameExpr(x, e) && !p.b.volatileExpr(e) {
+			return p.ids[i]
+		}
+	}
+	id := p.b.md.add("?arg?", e.Type)
+	p.ids, p.exprs = append(p.ids, id), append(p.exprs, e)
+	return id
+}
+
+func (p *preparer) cols(es []*expr.Expr) []int {
+	var out []int
+	for _, e := range es {
+		out = append(out, p.col(e))
+	}
+	return out
+}
+
+func (p *preparer) keys(ks []exprKey) []sortKey {
+	var out []sortKey
+	for _, k := range ks {
+		out = append(out, sortKey{p.col(k.e), k.desc, k.nullsFirst})
+	}
+	return out
+}
+
+func (p *preparer) node() *node { return p.b.md.extend(p.in, p.ids, p.exprs) }
+
+func (b *binder) castAll(es []*expr.Expr, t types.Type) error {
+	for i := range es {
+		c, err := b.cast(es[i], t, functions.Implicit)
+		if err != nil {
+			return err
+		}
+		es[i] = c
+	}
+	return nil
+}

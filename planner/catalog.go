@@ -1,0 +1,127 @@
+package planner
+
+import (
+	"github.com/streamdb/streamdb/planner/plan"
+	"github.com/streamdb/streamdb/sql"
+	"github.com/streamdb/streamdb/sql/expr"
+	"github.com/streamdb/streamdb/sql/functions"
+	"github.com/streamdb/streamdb/types"
+)
+
+// Catalog is the planner's view of the catalog: one consistent state for the whole statement.
+type Catalog interface {
+	// Relation finds a relation; schema "" means along the search path.
+	Relation(schema, name string) (*Relation, bool)
+	SchemaExists(name string) bool
+}
+
+// RelKind is the kind of a relation.
+type RelKind uint8
+
+// The kinds of relations.
+const (
+	Table RelKind = iota
+	Source
+	MaterializedView
+	View
+	System
+	Index
+)
+
+// RelColumn is one stored column of a relation (declared column of a source).
+type RelColumn struct {
+	Name    string
+	Type    types.Type
+	NotNull bool
+	Hidden  bool // _row_id and key columns of materialized views: no part of *, selectable by name
+	// Default, Generated are expressions over the relation's columns (Default over none), nil when absent.
+	Default, Generated *sql.Query
+	Identity           string // "", "always", "by default"
+}
+
+// Relation describes a relation to the planner. It is immutable.
+type Relation struct {
+	ID           uint64
+	OID          uint32
+	Schema, Name string
+	Kind         RelKind
+	Columns      []RelColumn
+	// Key lists the columns of the primary key or of the stream key; for a keyless table the hidden _row_id. Empty for a source
+	// without a key (its rows get a _row_id when read) and for system relations without one.
+	Key        []int
+	AppendOnly bool
+	// Query and SearchPath define a View.
+	Query      *sql.Query
+	SearchPath []string
+	// Source is the template of a Source's plan node: connector, options, format. Relation, Declared, Columns and RowID are filled in.
+	Source *plan.Source
+	// Watermark of a Source or table, nil when there is none.
+	Watermark *RelWatermark
+	// Virtual names a System relation to the server.
+	Virtual string
+	Rows    int64 // estimate, 0 when unknown
+}
+
+// RelWatermark is WATERMARK FOR column AS expr.
+type RelWatermark struct {
+	Column int
+	Expr   *sql.Query
+}
+
+// Options of planning.
+type Options struct {
+	Catalog    Catalog
+	Registry   *functions.Registry
+	SearchPath []string
+	// Params are the declared parameter types; the zero Type (and any parameter beyond the slice) is inferred.
+	Params        []types.Type
+	DisabledRules map[string]bool
+	// Env is what constant folding may use; nil means defaults.
+	Env *expr.Env
+	// Parallelism 1 plans a job for a single subtask, without exchanges; any other value keeps it open.
+	Parallelism int
+	EmitOnClose bool
+	Database    string // the current database, for three-part names; "" accepts any
+	// Relation is the id of the relation that a job's result becomes.
+	Relation uint64
+}
+
+// Planned is a planned query.
+type Planned struct {
+	Plan *plan.Plan
+	// Columns are the user's columns with PostgreSQL's names and types: the first Plan.Visible ones of Plan.Schema.
+	Columns types.Schema
+	Params  []types.Type
+	// Relations are the relations named, directly or through views, including the views: the dependencies.
+	Relations []uint64
+	// NotNull tells for each column of Plan.Schema whether it is known to hold no NULL.
+	NotNull []bool
+}
+
+// PlannedChange is a planned INSERT, UPDATE or DELETE. Plan yields one row per affected row:
+//
+//	INSERT  the stored columns of the target (hidden ones are NULL: storage fills them)
+//	UPDATE  the old stored columns, then the new ones, then Extra
+//	DELETE  the old stored columns, then Extra
+type PlannedChange struct {
+	Planned
+	Target *Relation
+	// Returning are expressions over the stored columns of the new row (the old one for DELETE), then Extra; nil without RETURNING.
+	Returning        []*expr.Expr
+	ReturningColumns types.Schema
+	Extra            int // columns of other relations that RETURNING reads
+	OnConflict       *PlannedConflict
+}
+
+// PlannedConflict is the ON CONFLICT clause of an INSERT.
+type PlannedConflict struct {
+	Columns    []int // stored columns of the arbiter, nil = any unique constraint
+	Constraint string
+	DoNothing  bool
+	// Set gives the whole new row over the existing row's stored columns, then the proposed row's. Where is a condition over the same, nil = always.
+	Set   []*expr.Expr
+	Where *expr.Expr
+}
+
+// rowIDName is the hidden column that identifies rows of relations without a key.
+const rowIDName = "_row_id"

@@ -1,0 +1,333 @@
+package planner
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/streamdb/streamdb/planner/plan"
+	"github.com/streamdb/streamdb/sql/expr"
+)
+
+// Explain prints a plan in the manner of PostgreSQL's EXPLAIN: the root first, inputs indented below. Plans of jobs show their
+// fragments, exchanges and what operators keep. Verbose adds operator ids, output columns, stream keys and the rules that fired.
+func Explain(p *plan.Plan, verbose bool) []string {
+	x := &explainer{plan: p, verbose: verbose}
+	root := p.Fragments[len(p.Fragments)-1]
+	x.job = root.Root.Kind != plan.KindResult
+	for i := len(p.Fragments) - 1; i >= 0; i-- {
+		f := p.Fragments[i]
+		if len(p.Fragments) > 1 {
+			par := ""
+			if f.Parallelism == 1 {
+				par = " (single)"
+			}
+			x.line(0, "Fragment %d%s", f.ID, par)
+			x.node(f.Root, 1)
+			continue
+		}
+		x.node(f.Root, 0)
+	}
+	if p.Unbounded {
+		x.line(0, "Unbounded: the query reads a source that may never end")
+	}
+	if verbose && len(p.Rules) > 0 {
+		x.line(0, "Rules: %s", strings.Join(p.Rules, ", "))
+	}
+	return x.out
+}
+
+type explainer struct {
+	plan    *plan.Plan
+	verbose bool
+	job     bool
+	out     []string
+}
+
+func (x *explainer) line(depth int, format string, args ...any) {
+	x.out = append(x.out, strings.Repeat("  ", depth)+fmt.Sprintf(format, args...))
+}
+
+func (x *explainer) node(n *plan.Node, depth int) {
+	title, details := x.describe(n)
+	if x.verbose {
+		title += fmt.Sprintf("  (id=%d)", n.ID)
+	}
+	prefix := ""
+	if depth > 0 {
+		prefix = "->  "
+	}
+	x.line(depth, "%s%s", prefix, title)
+	inner := depth + 1
+	if depth > 0 {
+		inner = depth + 2
+	}
+	for _, d := range details {
+		if d != "" {
+			x.line(inner, "%s", d)
+		}
+	}
+	if x.verbose {
+		x.line(inner, "Output: %s", strings.Join(names(n), ", "))
+		if x.job {
+			key := columnList(n, n.Key)
+			if len(n.Key) == 0 {
+				key = "none (at most one row)"
+			}
+			x.line(inner, "Stream Key: %s", key)
+			if n.AppendOnly {
+				x.line(inner, "Append Only")
+			}
+			if len(n.WatermarkCols) > 0 {
+				x.line(inner, "Watermark On: %s", columnList(n, n.WatermarkCols))
+			}
+		}
+	}
+	for _, in := range n.Inputs {
+		x.node(in, inner)
+	}
+}
+
+func names(n *plan.Node) []string {
+	out := make([]string, len(n.Schema))
+	for i, c := range n.Schema {
+		out[i] = c.Name
+	}
+	return out
+}
+
+func columnList(n *plan.Node, cols []int) string {
+	out := make([]string, len(cols))
+	for i, c := range cols {
+		out[i] = n.Schema[c].Name
+	}
+	return strings.Join(out, ", ")
+}
+
+func sortList(n *plan.Node, ks []plan.SortKey) string {
+	out := make([]string, len(ks))
+	for i, k := range ks {
+		out[i] = n.Schema[k.Column].Name
+		if k.Desc {
+			out[i] += " DESC"
+		}
+		if k.NullsFirst != k.Desc {
+			if k.NullsFirst {
+				out[i] += " NULLS FIRST"
+			} else {
+				out[i] += " NULLS LAST"
+			}
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+func exprList(es []*expr.Expr, cols []string) string {
+	out := make([]string, len(es))
+	for i, e := range es {
+		out[i] = expr.String(e, cols)
+	}
+	return strings.Join(out, ", ")
+}
+
+func labelled(label, text string) string {
+	if text == "" {
+		return ""
+	}
+	return label + ": " + text
+}
+
+// describe returns the title of an operator and its detail lines.
+func (x *explainer) describe(n *plan.Node) (string, []string) {
+	var in *plan.Node
+	var cols []string
+	if len(n.Inputs) > 0 {
+		in = n.Inputs[0]
+		cols = names(in)
+	}
+	state := func(s string) string {
+		if !x.job {
+			return ""
+		}
+		return "State: " + s
+	}
+	switch n.Kind {
+	case plan.KindSource:
+		return "Source " + n.Source.Name, []string{labelled("Connector", n.Source.Connector)}
+	case plan.KindScan:
+		switch {
+		case len(n.Scan.Point) > 0:
+			return "Point Read on " + n.Scan.Name, []string{"Key: " + exprList(n.Scan.Point, nil)}
+		case n.Scan.Virtual != "":
+			return "System Scan on " + n.Scan.Virtual, nil
+		case x.job:
+			return "Stream Scan on " + n.Scan.Name, nil
+		}
+		return "Scan on " + n.Scan.Name, nil
+	case plan.KindValues:
+		if len(n.Values.Rows) == 1 {
+			return "Values", []string{"Row: " + exprList(n.Values.Rows[0], nil)}
+		}
+		return fmt.Sprintf("Values  (rows=%d)", len(n.Values.Rows)), nil
+	case plan.KindSeries:
+		return "Function Scan on " + n.Series.Func, []string{labelled("Arguments", exprList(n.Series.Args, nil))}
+	case plan.KindExchange:
+		e := n.Exchange
+		how := string(e.Dist)
+		if e.Dist == plan.DistHash {
+			how += " by " + columnList(n, e.Columns)
+		}
+		return fmt.Sprintf("Exchange from fragment %d  (%s)", e.From, how), nil
+	case plan.KindFilter:
+		return "Filter", []string{"Condition: " + expr.String(n.Filter.Cond, cols)}
+	case plan.KindProject:
+		return "Project", []string{"Expressions: " + exprList(n.Project.Exprs, cols)}
+	case plan.KindUnnest:
+		title := "Unnest"
+		if n.Unnest.Left {
+			title = "Left Unnest"
+		}
+		return title, []string{"Calls: " + exprList(n.Unnest.Calls, cols)}
+	case plan.KindWatermark:
+		return "Watermark", []string{cols[n.Watermark.Column] + " AS " + expr.String(n.Watermark.Expr, cols)}
+	case plan.KindWindow:
+		return windowTitle(n.Window, cols), nil
+	case plan.KindAgg:
+		return x.agg(n, in, state)
+	case plan.KindJoin:
+		return x.join(n, state)
+	case plan.KindUnion:
+		return "Union All", nil
+	case plan.KindTopN:
+		return x.topN(n, in, state)
+	case plan.KindOver:
+		o := n.Over
+		var calls []string
+		for _, c := range o.Calls {
+			calls = append(calls, c.Func)
+		}
+		return "Window Functions", []string{"Calls: " + strings.Join(calls, ", "), labelled("Partition By", columnList(in, o.PartitionBy)),
+			labelled("Order By", sortList(in, o.Order)), state("all rows of each partition")}
+	case plan.KindRecompute:
+		return "Recompute", []string{"Reason: " + n.Recompute.Reason, state("all rows of its inputs; evaluated again in every epoch")}
+	case plan.KindInput:
+		return fmt.Sprintf("Input %d", n.Input), nil
+	case plan.KindMaterialize:
+		return "Materialize", []string{labelled("Key", columnList(n, n.Materialize.KeyColumns))}
+	case plan.KindDiscard:
+		return "Discard", nil
+	case plan.KindResult:
+		return "Result", nil
+	}
+	return string(n.Kind), nil
+}
+
+func windowTitle(w *plan.Window, cols []string) string {
+	if w.Slide == 0 {
+		return fmt.Sprintf("Tumble Window on %s  (size %s)", cols[w.Column], micros(w.Size))
+	}
+	return fmt.Sprintf("Hop Window on %s  (slide %s, size %s)", cols[w.Column], micros(w.Slide), micros(w.Size))
+}
+
+func micros(us int64) string {
+	for _, u := range []struct {
+		us   int64
+		name string
+	}{{microsPerDay, "d"}, {3_600_000_000, "h"}, {60_000_000, "min"}, {1_000_000, "s"}, {1000, "ms"}} {
+		if us%u.us == 0 {
+			return fmt.Sprintf("%d %s", us/u.us, u.name)
+		}
+	}
+	return fmt.Sprintf("%d us", us)
+}
+
+func (x *explainer) agg(n, in *plan.Node, state func(string) string) (string, []string) {
+	a := n.Agg
+	var calls []string
+	for _, c := range a.Calls {
+		arg := columnList(in, c.Args)
+		name, _, _ := strings.Cut(c.Func, "(")
+		if len(c.Args) == 0 {
+			arg = "*"
+		}
+		if c.Distinct {
+			arg = "DISTINCT " + arg
+		}
+		if len(c.Order) > 0 {
+			arg += " ORDER BY " + sortList(in, c.Order)
+		}
+		s := name + "(" + arg + ")"
+		if c.Filter >= 0 {
+			s += " FILTER (WHERE " + in.Schema[c.Filter].Name + ")"
+		}
+		calls = append(calls, s)
+	}
+	title := "Hash Aggregate"
+	switch {
+	case a.Global:
+		title = "Aggregate"
+	case len(a.Calls) == 0:
+		title = "Distinct"
+	}
+	keeps := "one entry per group"
+	if a.Global {
+		keeps = "one entry"
+	}
+	closing := ""
+	if a.OnClose >= 0 {
+		closing = "Emit: when the watermark passes " + in.Schema[a.GroupBy[a.OnClose]].Name
+		keeps = "one entry per open window and group"
+	}
+	return title, []string{labelled("Group By", columnList(in, a.GroupBy)), labelled("Calls", strings.Join(calls, ", ")), closing, state(keeps)}
+}
+
+func (x *explainer) join(n *plan.Node, state func(string) string) (string, []string) {
+	j, l, r := n.Join, n.Inputs[0], n.Inputs[1]
+	method := "Hash"
+	if len(j.LeftKeys) == 0 {
+		method = "Nested Loop"
+	}
+	name := map[plan.JoinType]string{plan.Inner: " Join", plan.Left: " Left Join", plan.Right: " Right Join", plan.Full: " Full Join", plan.Semi: " Semi Join", plan.Anti: " Anti Join"}[j.Type]
+	var conds []string
+	for i := range j.LeftKeys {
+		op := "="
+		if i < len(j.NullSafe) && j.NullSafe[i] {
+			op = "IS NOT DISTINCT FROM"
+		}
+		conds = append(conds, fmt.Sprintf("%s %s %s", l.Schema[j.LeftKeys[i]].Name, op, r.Schema[j.RightKeys[i]].Name))
+	}
+	residual := ""
+	if j.Residual != nil {
+		residual = expr.String(j.Residual, append(names(l), names(r)...))
+	}
+	return method + name, []string{labelled("Keys", strings.Join(conds, ", ")), labelled("Condition", residual), state("all rows of both inputs")}
+}
+
+func (x *explainer) topN(n, in *plan.Node, state func(string) string) (string, []string) {
+	t := n.TopN
+	title := "Limit"
+	switch {
+	case t.Limit < 0 && t.LimitExpr == nil && t.Offset == 0 && t.OffsetExpr == nil:
+		title = "Sort"
+	case len(t.Order) > 0:
+		title = "Top-N"
+	}
+	limit := ""
+	if t.Limit >= 0 {
+		limit = fmt.Sprint(t.Limit)
+	}
+	if t.LimitExpr != nil {
+		limit = expr.String(t.LimitExpr, nil)
+	}
+	if limit != "" && t.WithTies {
+		limit += " with ties"
+	}
+	offset := ""
+	if t.Offset > 0 {
+		offset = fmt.Sprint(t.Offset)
+	}
+	if t.OffsetExpr != nil {
+		offset = expr.String(t.OffsetExpr, nil)
+	}
+	return title, []string{labelled("Per Group", columnList(in, t.GroupBy)), labelled("Sort Key", sortList(in, t.Order)),
+		labelled("Limit", limit), labelled("Offset", offset), state("all rows, ordered")}
+}

@@ -1,0 +1,85 @@
+package planner
+
+import (
+	"github.com/streamdb/streamdb/planner/plan"
+	"github.com/streamdb/streamdb/sql/expr"
+)
+
+// require makes sure that rows are where an operator needs them: all in one subtask, or equal values of cols together.
+// need are the columns the operator uses, nil for all: others do not travel.
+func (ph *physical) require(p *phys, kind distKind, cols []int, need map[int]bool) *phys {
+	if !ph.cut || p.dist == distSingle {
+		return p
+	}
+	if kind == distSingle {
+		return ph.exchange(ph.slim(p, need), plan.DistSingle, nil)
+	}
+	if p.dist == distHash {
+		// Spread by some of the columns is good enough: rows equal in all are equal in some.
+		want, ok := toSet(cols), true
+		for _, c := range p.cols {
+			ok = ok && want[c]
+		}
+		if ok {
+			return p
+		}
+	}
+	return ph.exchange(ph.slim(p, need), plan.DistHash, cols)
+}
+
+// close ends the fragment under p and returns its number.
+func (ph *physical) close(p *phys) int {
+	f := &plan.Fragment{ID: len(ph.frags), Root: p.n}
+	if p.dist == distSingle {
+		f.Parallelism = 1
+	}
+	ph.frags = append(ph.frags, f)
+	return f.ID
+}
+
+// exchange cuts the plan: p becomes a fragment of its own, read through an exchange.
+func (ph *physical) exchange(p *phys, dist plan.Distribution, cols []int) *phys {
+	if dist == plan.DistHash && len(cols) == 0 {
+		dist = plan.DistSingle
+	}
+	q := ph.node(plan.KindExchange, p.ids, p.key)
+	q.nn, q.wm, q.app = copySet(p.nn), copySet(p.wm), p.app
+	q.n.Exchange = &plan.Exchange{From: ph.close(p), Dist: dist}
+	q.dist = distSingle
+	if dist == plan.DistHash {
+		q.dist, q.cols = distHash, append([]int(nil), cols...)
+		q.n.Exchange.Columns = p.positions(cols)
+	}
+	return ph.seal(q)
+}
+
+// number gives every operator its id, in one fixed order.
+func number(frags []*plan.Fragment) uint32 {
+	next := uint32(1)
+	for _, f := range frags {
+		f.Root.Walk(func(n *plan.Node) {
+			n.ID = next
+			next++
+		})
+	}
+	return next
+}
+
+// slim drops the columns that nobody behind an exchange needs.
+func (ph *physical) slim(p *phys, need map[int]bool) *phys {
+	if need == nil {
+		return p
+	}
+	var ids []int
+	var exprs []*expr.Expr
+	key := toSet(p.key)
+	for _, c := range p.ids {
+		if need[c] || key[c] {
+			ids, exprs = append(ids, c), append(exprs, ph.md.ref(c))
+		}
+	}
+	if len(ids) == len(p.ids) {
+		return p
+	}
+	return ph.project(p, ids, exprs)
+}

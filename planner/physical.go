@@ -1,0 +1,754 @@
+package planner
+
+import (
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/planner/plan"
+	"github.com/streamdb/streamdb/sql/expr"
+	"github.com/streamdb/streamdb/types"
+)
+
+// physical builds plan nodes from the logical tree. Expressions go from column ids to positions here.
+type physical struct {
+	b       *binder
+	o       *optimizer
+	md      *metadata
+	cut     bool // exchanges are wanted: the job may run with more than one subtask
+	frags   []*plan.Fragment
+	inputs  []uint64
+	endless bool
+	onClose int // aggregations that emit on close
+}
+
+// distKind tells how rows are spread over subtasks.
+type distKind uint8
+
+const (
+	distAny    distKind = iota // in any way
+	distSingle                 // all in one subtask
+	distHash                   // equal values of cols in one subtask
+)
+
+// phys is the root of a fragment under construction.
+type phys struct {
+	n    *plan.Node
+	ids  []int
+	key  []int
+	nn   map[int]bool // columns that never are NULL
+	wm   map[int]bool // columns with a watermark
+	dist distKind
+	cols []int // of distHash
+	app  bool  // append only
+}
+
+func (p *phys) at(id int) int {
+	for i, c := range p.ids {
+		if c == id {
+			return i
+		}
+	}
+	return -1
+}
+
+func (p *phys) has(id int) bool { return p.at(id) >= 0 }
+
+// node makes a plan node whose output columns are ids.
+func (ph *physical) node(kind plan.Kind, ids, key []int, ins ...*phys) *phys {
+	n := &plan.Node{Kind: kind}
+	for _, in := range ins {
+		n.Inputs = append(n.Inputs, in.n)
+	}
+	p := &phys{n: n, ids: ids, key: dedup(key), nn: map[int]bool{}, wm: map[int]bool{}}
+	for _, id := range ids {
+		n.Schema = append(n.Schema, types.Column{Name: ph.md.cols[id].name, Type: ph.md.typ(id)})
+	}
+	return p
+}
+
+// seal writes the derived properties into the node; every phys is sealed when its properties are final.
+func (ph *physical) seal(p *phys) *phys {
+	p.n.Key = make([]int, 0, len(p.key))
+	for _, k := range p.key {
+		i := p.at(k)
+		if i < 0 {
+			ph.b.fail(pgerr.Newf(pgerr.InternalError, "key column %d (%s) is missing in %s", k, ph.md.cols[k].name, p.n.Kind))
+		}
+		p.n.Key = append(p.n.Key, i)
+	}
+	p.n.WatermarkCols = nil
+	for i, id := range p.ids {
+		if p.wm[id] {
+			p.n.WatermarkCols = append(p.n.WatermarkCols, i)
+		}
+	}
+	p.n.AppendOnly = p.app
+	return p
+}
+
+// like makes a node with the output and properties of in.
+func (ph *physical) like(kind plan.Kind, in *phys, more ...int) *phys {
+	p := ph.node(kind, appendAll(in.ids, more), in.key, in)
+	p.nn, p.wm, p.dist, p.cols, p.app = copySet(in.nn), copySet(in.wm), in.dist, in.cols, in.app
+	return p
+}
+
+func copySet(m map[int]bool) map[int]bool {
+	out := make(map[int]bool, len(m))
+	for k, v := range m {
+		out[k] = v
+	}
+	return out
+}
+
+func (ph *physical) expr(e *expr.Expr, p *phys) *expr.Expr { return ph.exprOver(e, p.ids) }
+
+func (ph *physical) exprOver(e *expr.Expr, ids []int) *expr.Expr {
+	at := make(map[int]int, len(ids))
+	for i, c := range ids {
+		if _, ok := at[c]; !ok {
+			at[c] = i
+		}
+	}
+	return mapCols(e, func(c int) int {
+		i, ok := at[c]
+		if !ok {
+			ph.b.fail(pgerr.Newf(pgerr.InternalError, "column %d (%s) is missing", c, ph.md.cols[c].name))
+		}
+		return i
+	})
+}
+
+func (p *phys) positions(ids []int) []int {
+	out := make([]int, len(ids))
+	for i, c := range ids {
+		out[i] = p.at(c)
+	}
+	return out
+}
+
+func (p *phys) sortKeys(ks []sortKey) []plan.SortKey {
+	out := make([]plan.SortKey, len(ks))
+	for i, k := range ks {
+		out[i] = plan.SortKey{Column: p.at(k.col), Desc: k.desc, NullsFirst: k.nullsFirst}
+	}
+	return out
+}
+
+// project makes a projection; key columns that it would lose are passed on.
+func (ph *physical) project(in *phys, ids []int, exprs []*expr.Expr) *phys {
+	ids, exprs = append([]int(nil), ids...), append([]*expr.Expr(nil), exprs...)
+	have := map[int]bool{}
+	moved := map[int]int{} // input column → output column
+	for i, e := range exprs {
+		have[ids[i]] = true
+		if e.Kind == expr.Column {
+			if _, ok := moved[e.Col]; !ok {
+				moved[e.Col] = ids[i]
+			}
+		}
+	}
+	key := make([]int, 0, len(in.key))
+	for _, k := range in.key {
+		if to, ok := moved[k]; ok {
+			key = append(key, to)
+			continue
+		}
+		ids, exprs = append(ids, k), append(exprs, ph.md.ref(k))
+		moved[k] = k
+		key = append(key, k)
+	}
+	if len(ids) == 0 {
+		id := ph.md.add("?column?", types.Int4)
+		ids, exprs = append(ids, id), append(exprs, intConst(types.Int4, 0))
+	}
+	if samePassed(ids, exprs, in.ids) {
+		return in
+	}
+	p := ph.node(plan.KindProject, ids, key, in)
+	pr := &plan.Project{}
+	for i, e := range exprs {
+		pr.Exprs = append(pr.Exprs, ph.expr(e, in))
+		switch e.Kind {
+		case expr.Column:
+			p.nn[ids[i]] = in.nn[e.Col]
+			p.wm[ids[i]] = in.wm[e.Col]
+		case expr.Const:
+			p.nn[ids[i]] = !e.Const.Null
+		}
+	}
+	p.n.Project = pr
+	if in.n.Kind == plan.KindProject && onlyColumns(exprs) {
+		for i, e := range pr.Exprs {
+			pr.Exprs[i] = in.n.Project.Exprs[e.Col]
+		}
+		p.n.Inputs = in.n.Inputs
+	}
+	p.app = in.app
+	p.dist = in.dist
+	if in.dist == distHash {
+		p.dist = distAny
+		var cols []int
+		for _, c := range in.cols {
+			if to, ok := moved[c]; ok {
+				cols = append(cols, to)
+			}
+		}
+		if len(cols) == len(in.cols) {
+			p.dist, p.cols = distHash, cols
+		}
+	}
+	return ph.seal(p)
+}
+
+func onlyColumns(es []*expr.Expr) bool {
+	for _, e := range es {
+		if e.Kind != expr.Column {
+			return false
+		}
+	}
+	return true
+}
+
+// samePassed reports whether a projection passes on exactly its input's columns, in whatever order.
+func samePassed(ids []int, exprs []*expr.Expr, in []int) bool {
+	if len(ids) != len(in) || len(dedup(ids)) != len(ids) {
+		return false
+	}
+	have := toSet(in)
+	for i, e := range exprs {
+		if e.Kind != expr.Column || e.Col != ids[i] || !have[ids[i]] {
+			return false
+		}
+	}
+	return true
+}
+
+// compute adds columns to p.
+func (ph *physical) compute(p *phys, ids []int, exprs []*expr.Expr) *phys {
+	if len(ids) == 0 {
+		return p
+	}
+	all := append([]int(nil), p.ids...)
+	var es []*expr.Expr
+	for _, id := range p.ids {
+		es = append(es, ph.md.ref(id))
+	}
+	return ph.project(p, append(all, ids...), append(es, exprs...))
+}
+
+// build makes the plan of n. want are the columns that the consumer needs.
+func (ph *physical) build(n *node, want map[int]bool) *phys {
+	need := copySet(want)
+	n.eachExpr(func(e *expr.Expr) *expr.Expr { e.Columns(need); return e })
+	n.eachCol(func(c int) int { need[c] = true; return c })
+	switch n.op {
+	case opScan, opSource:
+		return ph.scan(n)
+	case opValues:
+		return ph.values(n)
+	case opSeries:
+		return ph.series(n)
+	case opFilter:
+		return ph.filter(n, need)
+	case opProject:
+		used := map[int]bool{}
+		for _, e := range n.exprs {
+			e.Columns(used)
+		}
+		return ph.project(ph.build(n.in[0], used), n.cols, n.exprs)
+	case opUnnest:
+		return ph.unnest(n, need)
+	case opWatermark:
+		return ph.watermark(n, need)
+	case opWindow:
+		return ph.window(n, need)
+	case opAgg:
+		return ph.agg(n)
+	case opJoin:
+		return ph.join(n, want, need)
+	case opUnion:
+		return ph.union(n)
+	case opTopN:
+		return ph.topN(n, need)
+	case opOver:
+		return ph.over(n, need)
+	}
+	ph.b.fail(pgerr.Newf(pgerr.InternalError, "no physical form of operator %d", n.op))
+	return nil
+}
+
+func (ph *physical) reads(id uint64) {
+	for _, x := range ph.inputs {
+		if x == id {
+			return
+		}
+	}
+	ph.inputs = append(ph.inputs, id)
+}
+
+// scan reads the columns wanted and those of the key. A relation without a key is identified by all its columns.
+func (ph *physical) scan(n *node) *phys {
+	rel := n.rel
+	ids, stored := append([]int(nil), n.cols...), append([]int(nil), n.stored...)
+	add := func(k int) int {
+		for i, s := range stored {
+			if s == k {
+				return ids[i]
+			}
+		}
+		name, t := rowIDName, types.Int8
+		if k >= 0 {
+			name, t = rel.Columns[k].Name, rel.Columns[k].Type
+		}
+		id := ph.md.add(name, t)
+		ph.md.cols[id].notNull = k < 0 || rel.Columns[k].NotNull || name == rowIDName
+		ids, stored = append(ids, id), append(stored, k)
+		return id
+	}
+	var key []int
+	for _, k := range rel.Key {
+		key = append(key, add(k))
+	}
+	if len(rel.Key) == 0 {
+		if n.op == opSource {
+			key = append(key, add(-1))
+		} else {
+			for i := range rel.Columns {
+				key = append(key, add(i))
+			}
+		}
+	}
+	if n.op == opSource {
+		// The row id is the last column of the node.
+		for i, s := range stored {
+			if last := len(stored) - 1; s < 0 && i != last {
+				ids = append(append(ids[:i:i], ids[i+1:]...), ids[i])
+				stored = append(append(stored[:i:i], stored[i+1:]...), -1)
+			}
+		}
+	}
+	kind := plan.KindScan
+	if n.op == opSource {
+		kind = plan.KindSource
+	}
+	p := ph.node(kind, ids, key)
+	for i, id := range ids {
+		p.nn[id] = ph.md.cols[id].notNull
+		_ = i
+	}
+	p.app = rel.AppendOnly || !ph.b.stream
+	if n.op == opSource {
+		p.n.Source = ph.source(rel, stored)
+		if !ph.b.stream {
+			ph.endless = true
+		}
+	} else {
+		p.n.Scan = &plan.Scan{Relation: rel.ID, Name: rel.Name, Columns: stored, Virtual: rel.Virtual}
+		ph.reads(rel.ID)
+		if rel.Schema != "" && rel.Schema != "public" {
+			p.n.Scan.Name = rel.Schema + "." + rel.Name
+		}
+	}
+	return ph.seal(p)
+}
+
+func (ph *physical) source(rel *Relation, stored []int) *plan.Source {
+	s := plan.Source{}
+	if rel.Source != nil {
+		s = *rel.Source
+	}
+	s.Relation, s.Name = rel.ID, rel.Name
+	s.Declared, s.Columns, s.RowID = nil, nil, false
+	for _, c := range rel.Columns {
+		s.Declared = append(s.Declared, types.Column{Name: c.Name, Type: c.Type})
+	}
+	for _, c := range stored {
+		if c < 0 {
+			s.RowID = true
+		} else {
+			s.Columns = append(s.Columns, c)
+		}
+	}
+	if s.Columns == nil {
+		s.Columns = []int{}
+	}
+	return &s
+}
+
+func (ph *physical) values(n *node) *phys {
+	ids := append([]int(nil), n.cols...)
+	rows := make([][]*expr.Expr, len(n.rows))
+	var key []int
+	if len(rows) > 1 {
+		key = []int{ph.md.add("?row?", types.Int4)}
+		ids = append(ids, key[0])
+	}
+	p := ph.node(plan.KindValues, ids, key)
+	for i, r := range n.rows {
+		rows[i] = append([]*expr.Expr(nil), r...)
+		if len(key) > 0 {
+			rows[i] = append(rows[i], intConst(types.Int4, int64(i)))
+		}
+	}
+	for _, id := range ids {
+		p.nn[id] = ph.b.notNullCol(n, id)
+	}
+	if len(key) > 0 {
+		p.nn[key[0]] = true
+	}
+	p.n.Values = &plan.Values{Rows: rows}
+	p.dist, p.app = distSingle, true
+	return ph.seal(p)
+}
+
+func (ph *physical) series(n *node) *phys {
+	row := ph.md.add("?row?", types.Int8)
+	p := ph.node(plan.KindSeries, append(append([]int(nil), n.cols...), row), []int{row})
+	p.nn[row] = true
+	p.n.Series = &plan.Series{Func: n.calls[0].Func, Args: n.calls[0].Args, Ordinality: n.ordinal != 0}
+	p.dist, p.app = distSingle, true
+	return ph.seal(p)
+}
+
+func (ph *physical) filter(n *node, need map[int]bool) *phys {
+	cond := n.cond
+	if s := n.in[0]; s.op == opWatermark && !ph.b.stream {
+		n = &node{op: opFilter, in: []*node{s.in[0]}, cond: cond}
+	}
+	var point []*expr.Expr
+	if s := n.in[0]; s.op == opScan && !ph.b.stream && !ph.o.off(rulePointReads) {
+		point, cond = ph.point(s, cond)
+	}
+	in := ph.build(n.in[0], need)
+	if point != nil {
+		ph.o.fire(rulePointReads)
+		in.n.Scan.Point = point
+	}
+	if cond == nil {
+		return in
+	}
+	p := ph.like(plan.KindFilter, in)
+	p.n.Filter = &plan.Filter{Cond: ph.expr(cond, in)}
+	for _, c := range conjuncts(cond) {
+		for id := range need {
+			if !p.nn[id] && ph.b.rejectsNull(c, map[int]bool{id: true}) {
+				p.nn[id] = true
+			}
+		}
+	}
+	return ph.seal(p)
+}
+
+// point finds an equality with a value that needs no row for every key column. It returns what is left of the condition.
+func (ph *physical) point(s *node, cond *expr.Expr) ([]*expr.Expr, *expr.Expr) {
+	if len(s.rel.Key) == 0 || s.rel.Kind != Table && s.rel.Kind != MaterializedView {
+		return nil, cond
+	}
+	rest := conjuncts(cond)
+	var point []*expr.Expr
+	for _, k := range s.rel.Key {
+		found := false
+		for i, c := range rest {
+			e := ph.pointValue(s, k, c)
+			if e == nil {
+				continue
+			}
+			point = append(point, e)
+			rest = append(append([]*expr.Expr(nil), rest[:i]...), rest[i+1:]...)
+			found = true
+			break
+		}
+		if !found {
+			return nil, cond
+		}
+	}
+	return point, and(rest...)
+}
+
+func (ph *physical) pointValue(s *node, k int, c *expr.Expr) *expr.Expr {
+	if c.Kind != expr.Call || len(c.Args) != 2 || !ph.o.eq[c.Func] {
+		return nil
+	}
+	for side := range 2 {
+		col, val := strip(c.Args[side]), c.Args[1-side]
+		if col.Kind != expr.Column || !constantArgs(val) || ph.b.volatileExpr(val) {
+			continue
+		}
+		for i, id := range s.cols {
+			if id != col.Col || s.stored[i] != k {
+				continue
+			}
+			t := s.rel.Columns[k].Type
+			switch {
+			case val.Type.OID == t.OID || textual(val.Type.OID) && textual(t.OID):
+				return val
+			case t.OID == types.OIDInt8 && (val.Type.OID == types.OIDInt4 || val.Type.OID == types.OIDInt2),
+				t.OID == types.OIDInt4 && val.Type.OID == types.OIDInt2:
+				e, err := ph.b.reg.Cast(val, types.T(t.OID), 0)
+				if err != nil {
+					return nil
+				}
+				return ph.b.fold(e)
+			case val.Kind == expr.Const && !val.Const.Null && val.Type.Kind() == types.KindInt && t.Kind() == types.KindInt && val.Type.OID == types.OIDInt4 && t.OID == types.OIDInt2 && val.Const.Int == int64(int16(val.Const.Int)):
+				d := *val.Const
+				d.Type = types.Int2
+				return expr.Literal(d)
+			}
+		}
+	}
+	return nil
+}
+
+// strip removes conversions that keep the value as it is.
+func strip(e *expr.Expr) *expr.Expr {
+	for e.Kind == expr.Call && len(e.Args) == 1 && e.Func == "$retype(any)" && textual(e.Type.OID) && textual(e.Args[0].Type.OID) {
+		e = e.Args[0]
+	}
+	return e
+}
+
+func textual(oid types.OID) bool { return oid == types.OIDText || oid == types.OIDVarchar }
+
+func (ph *physical) unnest(n *node, need map[int]bool) *phys {
+	in := ph.build(n.in[0], need)
+	p := ph.like(plan.KindUnnest, in, append(append([]int(nil), n.added...), n.ordinal)...)
+	p.key = append(append([]int(nil), in.key...), n.ordinal)
+	p.nn[n.ordinal] = !n.left
+	u := &plan.Unnest{Left: n.left}
+	for _, c := range n.calls {
+		u.Calls = append(u.Calls, ph.expr(c, in))
+	}
+	p.n.Unnest = u
+	return ph.seal(p)
+}
+
+// watermark has no place in one-shot plans.
+func (ph *physical) watermark(n *node, need map[int]bool) *phys {
+	in := ph.build(n.in[0], need)
+	if !ph.b.stream {
+		return in
+	}
+	p := ph.like(plan.KindWatermark, in)
+	p.wm[n.column] = true
+	p.n.Watermark = &plan.Watermark{Column: in.at(n.column), Expr: ph.expr(n.wmExpr, in)}
+	return ph.seal(p)
+}
+
+func (ph *physical) window(n *node, need map[int]bool) *phys {
+	in := ph.build(n.in[0], need)
+	p := ph.like(plan.KindWindow, in, n.winStart, n.winEnd)
+	p.nn[n.winStart], p.nn[n.winEnd], p.nn[n.column] = true, true, true
+	if n.slide > 0 {
+		p.key = append(append([]int(nil), in.key...), n.winStart)
+	}
+	if in.wm[n.column] {
+		p.wm[n.winStart], p.wm[n.winEnd] = true, true
+	}
+	p.n.Window = &plan.Window{Column: in.at(n.column), Size: n.size, Slide: n.slide, Offset: n.winOffset}
+	return ph.seal(p)
+}
+
+func (ph *physical) agg(n *node) *phys {
+	need := map[int]bool{}
+	n.eachCol(func(c int) int { need[c] = true; return c })
+	in := ph.build(n.in[0], need)
+	if len(n.group) == 0 {
+		in = ph.require(in, distSingle, nil, need)
+	} else {
+		in = ph.require(in, distHash, n.group, need)
+	}
+	p := ph.node(plan.KindAgg, n.out(), n.group, in)
+	a := &plan.Agg{GroupBy: in.positions(n.group), Global: n.global, OnClose: -1, Calls: []plan.AggCall{}}
+	for i, g := range n.group {
+		p.nn[g] = in.nn[g]
+		p.wm[g] = in.wm[g]
+		if ph.b.o.EmitOnClose && in.wm[g] && ph.md.cols[g].window == g {
+			a.OnClose = i
+		}
+	}
+	if a.OnClose >= 0 {
+		ph.onClose++
+		p.app = true
+	}
+	for _, c := range n.aggs {
+		call := plan.AggCall{Func: c.fn, Args: in.positions(c.args), Distinct: c.distinct, Filter: -1, Type: c.typ}
+		if c.filter != 0 {
+			call.Filter = in.at(c.filter)
+		}
+		if len(c.order) > 0 {
+			call.Order = in.sortKeys(c.order)
+		}
+		a.Calls = append(a.Calls, call)
+		p.nn[c.id] = isCount(c.fn)
+	}
+	p.n.Agg = a
+	p.dist, p.cols = in.dist, in.cols
+	return ph.seal(p)
+}
+
+func (ph *physical) topN(n *node, need map[int]bool) *phys {
+	in := ph.build(n.in[0], need)
+	if ph.b.stream && n.limit == nil && n.offset == nil {
+		return in
+	}
+	if len(n.group) == 0 {
+		in = ph.require(in, distSingle, nil, need)
+	} else {
+		in = ph.require(in, distHash, n.group, need)
+	}
+	p := ph.like(plan.KindTopN, in)
+	t := &plan.TopN{Order: in.sortKeys(n.order), Limit: -1, WithTies: n.withTies}
+	if len(n.group) > 0 {
+		t.GroupBy = in.positions(n.group)
+	}
+	one := func(e *expr.Expr, v *int64, late **expr.Expr) {
+		if e == nil {
+			return
+		}
+		if e.Kind == expr.Const {
+			*v = e.Const.Int
+			return
+		}
+		if ph.b.stream {
+			ph.b.fail(pgerr.Newf(pgerr.FeatureNotSupported, "LIMIT and OFFSET of a materialized view must be constants").At(e.Pos))
+		}
+		*late = e
+	}
+	one(n.limit, &t.Limit, &t.LimitExpr)
+	one(n.offset, &t.Offset, &t.OffsetExpr)
+	if t.Limit == 1 && !t.WithTies && t.Offset == 0 && t.OffsetExpr == nil {
+		p.key = append([]int(nil), n.group...)
+	}
+	p.wm, p.app = map[int]bool{}, !ph.b.stream && p.app
+	p.n.TopN = t
+	return ph.seal(p)
+}
+
+func (ph *physical) over(n *node, need map[int]bool) *phys {
+	in := ph.build(n.in[0], need)
+	if len(n.partition) == 0 {
+		in = ph.require(in, distSingle, nil, need)
+	} else {
+		in = ph.require(in, distHash, n.partition, need)
+	}
+	var made []int
+	o := &plan.Over{PartitionBy: in.positions(n.partition), Order: in.sortKeys(n.order)}
+	for _, c := range n.over {
+		made = append(made, c.id)
+		call := plan.OverCall{Func: c.fn, Args: in.positions(c.args), Filter: -1, Frame: c.frame, IgnoreNulls: c.ignoreNulls, Type: c.typ}
+		if c.filter != 0 {
+			call.Filter = in.at(c.filter)
+		}
+		o.Calls = append(o.Calls, call)
+	}
+	p := ph.like(plan.KindOver, in, made...)
+	for _, c := range n.over {
+		p.nn[c.id] = isCount(c.fn)
+	}
+	p.wm, p.app = map[int]bool{}, !ph.b.stream && in.app
+	p.n.Over = o
+	return ph.seal(p)
+}
+
+// union brings all branches to one layout: output columns, key columns (one place per branch's key column, shared where types
+// agree, NULL where a branch has none) and the number of the branch.
+func (ph *physical) union(n *node) *phys {
+	var ins []*phys
+	var slots []types.Type
+	single, par := true, false
+	for k, in := range n.in {
+		p := ph.build(in, toSet(n.branches[k]))
+		ins = append(ins, p)
+		single = single && p.dist == distSingle
+		par = par || p.dist != distSingle
+	}
+	places := make([][]int, len(ins))
+	for k, p := range ins {
+		taken := make([]bool, len(slots))
+		for _, id := range p.key {
+			t := types.T(ph.md.typ(id).OID)
+			place := -1
+			for i := range taken {
+				if !taken[i] && slots[i] == t {
+					place = i
+					break
+				}
+			}
+			if place < 0 {
+				slots, taken = append(slots, t), append(taken, false)
+				place = len(slots) - 1
+			}
+			taken[place] = true
+			places[k] = append(places[k], place)
+		}
+	}
+	ids := append([]int(nil), n.cols...)
+	var key []int
+	for _, t := range slots {
+		key = append(key, ph.md.add("?key?", t))
+	}
+	branch := ph.md.add("?branch?", types.Int4)
+	key = append(key, branch)
+	ids = append(ids, key...)
+	for k, p := range ins {
+		if ph.cut && par && p.dist == distSingle {
+			p = ph.exchange(p, plan.DistHash, p.key)
+		}
+		ins[k] = ph.branch(p, n, k, slots, places[k], ids)
+	}
+	u := ph.node(plan.KindUnion, ids, key, ins...)
+	u.app = true
+	for _, in := range ins {
+		u.app = u.app && in.app
+	}
+	for i, id := range ids {
+		nn, wm := true, true
+		for _, in := range ins {
+			nn = nn && in.nn[in.ids[i]]
+			wm = wm && in.wm[in.ids[i]]
+		}
+		u.nn[id], u.wm[id] = nn, wm
+	}
+	if single {
+		u.dist = distSingle
+	}
+	return ph.seal(u)
+}
+
+// branch projects a union's input to the common layout.
+func (ph *physical) branch(p *phys, n *node, k int, slots []types.Type, places, ids []int) *phys {
+	var exprs []*expr.Expr
+	made := make([]int, len(ids))
+	for i := range ids {
+		made[i] = ph.md.add(ph.md.cols[ids[i]].name, ph.md.typ(ids[i]))
+	}
+	for i := range n.cols {
+		exprs = append(exprs, ph.md.ref(n.branches[k][i]))
+	}
+	slot := make([]*expr.Expr, len(slots))
+	for i, t := range slots {
+		slot[i] = nullConst(t)
+	}
+	var key []int
+	for i, id := range p.key {
+		slot[places[i]] = ph.md.ref(id)
+		key = append(key, made[len(n.cols)+places[i]])
+	}
+	exprs = append(append(exprs, slot...), intConst(types.Int4, int64(k)))
+	q := ph.node(plan.KindProject, made, append(key, made[len(made)-1]), p)
+	pr := &plan.Project{}
+	for i, e := range exprs {
+		pr.Exprs = append(pr.Exprs, ph.expr(e, p))
+		switch e.Kind {
+		case expr.Column:
+			q.nn[made[i]], q.wm[made[i]] = p.nn[e.Col], p.wm[e.Col]
+		case expr.Const:
+			q.nn[made[i]] = !e.Const.Null
+		}
+	}
+	q.n.Project = pr
+	q.app, q.dist = p.app, distAny
+	if p.dist == distSingle {
+		q.dist = distSingle
+	}
+	return ph.seal(q)
+}

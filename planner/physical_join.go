@@ -1,0 +1,304 @@
+package planner
+
+import (
+	"github.com/streamdb/streamdb/planner/plan"
+	"github.com/streamdb/streamdb/sql/expr"
+	"github.com/streamdb/streamdb/sql/functions"
+	"github.com/streamdb/streamdb/types"
+)
+
+// joinKey is a pair of expressions whose equality joins.
+type joinKey struct {
+	l, r     *expr.Expr
+	nullSafe bool
+}
+
+// joinKeys takes the equalities between the sides out of a condition.
+func (ph *physical) joinKeys(cond *expr.Expr, l, r map[int]bool) (keys []joinKey, rest []*expr.Expr) {
+	for _, c := range conjuncts(cond) {
+		k, ok := ph.joinKey(c, l, r)
+		if !ok || ph.o.off(ruleJoinKeys) {
+			rest = append(rest, c)
+			continue
+		}
+		dup := false
+		for _, o := range keys {
+			dup = dup || o.nullSafe == k.nullSafe && sameExpr(o.l, k.l) && sameExpr(o.r, k.r)
+		}
+		if !dup {
+			keys = append(keys, k)
+		}
+	}
+	if len(keys) > 0 {
+		ph.o.fire(ruleJoinKeys)
+	}
+	return keys, rest
+}
+
+func (ph *physical) joinKey(c *expr.Expr, l, r map[int]bool) (joinKey, bool) {
+	k := joinKey{}
+	switch {
+	case c.Kind == expr.Call && len(c.Args) == 2 && ph.o.eq[c.Func]:
+	case c.Kind == expr.Not && c.Args[0].Kind == expr.Distinct:
+		c, k.nullSafe = c.Args[0], true
+	default:
+		return k, false
+	}
+	if ph.b.volatileExpr(c) {
+		return k, false
+	}
+	k.l, k.r = c.Args[0], c.Args[1]
+	onSide := func(e *expr.Expr, set map[int]bool) bool {
+		some, all := refs(e, set)
+		return some && all
+	}
+	switch {
+	case onSide(k.l, l) && onSide(k.r, r):
+	case onSide(k.l, r) && onSide(k.r, l):
+		k.l, k.r = k.r, k.l
+	default:
+		return k, false
+	}
+	// Hashing needs one type on both sides whose equality is the operator's.
+	t, ok := hashType(k.l.Type.OID, k.r.Type.OID)
+	if !ok {
+		return k, false
+	}
+	var err error
+	if k.l, err = ph.b.reg.Cast(k.l, types.T(t), functions.Implicit); err != nil {
+		return k, false
+	}
+	if k.r, err = ph.b.reg.Cast(k.r, types.T(t), functions.Implicit); err != nil {
+		return k, false
+	}
+	return k, true
+}
+
+func hashType(a, c types.OID) (types.OID, bool) {
+	rank := func(o types.OID) int {
+		switch o {
+		case types.OIDInt2:
+			return 1
+		case types.OIDInt4:
+			return 2
+		case types.OIDInt8:
+			return 3
+		case types.OIDFloat4:
+			return 11
+		case types.OIDFloat8:
+			return 12
+		}
+		return 0
+	}
+	switch x, y := rank(a), rank(c); {
+	case a == c:
+		return a, orderable(types.T(a)) && a != types.OIDRecord
+	case textual(a) && textual(c):
+		return types.OIDText, true
+	case x == 0 || y == 0 || (x > 10) != (y > 10):
+		return 0, false
+	case x > y:
+		return a, true
+	default:
+		return c, true
+	}
+}
+
+func (ph *physical) join(n *node, want, need map[int]bool) *phys {
+	lset, rset := toSet(n.in[0].out()), toSet(n.in[1].out())
+	keys, rest := ph.joinKeys(n.cond, lset, rset)
+	l, r := ph.build(n.in[0], need), ph.build(n.in[1], need)
+	var lk, rk []int
+	l, lk = ph.keyColumns(l, keys, func(k joinKey) *expr.Expr { return k.l })
+	r, rk = ph.keyColumns(r, keys, func(k joinKey) *expr.Expr { return k.r })
+	if n.jtype == plan.Full {
+		l, r = ph.markPadded(l), ph.markPadded(r)
+	}
+	l, r = ph.coPartition(l, r, lk, rk, union(need, lk, rk))
+	semi := n.jtype == plan.Semi || n.jtype == plan.Anti
+
+	all := appendAll(l.ids, r.ids)
+	key := joinedKey(n.jtype, l, r, lk, rk, keys)
+	visible := all
+	if semi {
+		visible = l.ids
+	}
+	keep := toSet(key)
+	var out, pos []int
+	for i, id := range visible {
+		if want[id] || keep[id] {
+			out, pos = append(out, id), append(pos, i)
+		}
+	}
+	if len(out) == 0 {
+		out, pos = visible[:1], []int{0}
+	}
+	p := ph.node(plan.KindJoin, out, key, l, r)
+	j := &plan.Join{Type: n.jtype, LeftKeys: l.positions(lk), RightKeys: r.positions(rk)}
+	for i, k := range keys {
+		if k.nullSafe {
+			if j.NullSafe == nil {
+				j.NullSafe = make([]bool, len(keys))
+			}
+			j.NullSafe[i] = true
+		}
+	}
+	if cond := and(rest...); cond != nil {
+		j.Residual = ph.exprOver(cond, all)
+	}
+	if len(out) < len(visible) {
+		j.Output = pos
+	}
+	p.n.Join = j
+	ph.joinProperties(p, n.jtype, l, r, lk, rk)
+	return ph.seal(p)
+}
+
+// keyColumns makes the key expressions of one side columns.
+func (ph *physical) keyColumns(p *phys, keys []joinKey, side func(joinKey) *expr.Expr) (*phys, []int) {
+	pre := &preparer{b: ph.b}
+	var out []int
+	for _, k := range keys {
+		out = append(out, pre.col(side(k)))
+	}
+	return ph.compute(p, pre.ids, pre.exprs), out
+}
+
+// markPadded makes sure that the key of a full join's side has a column that is NULL only in padded rows: otherwise a padded left
+// row and a padded right row whose own keys are NULL could not be told apart.
+func (ph *physical) markPadded(p *phys) *phys {
+	for _, k := range p.key {
+		if p.nn[k] {
+			return p
+		}
+	}
+	id := ph.md.add("?present?", types.Bool)
+	q := ph.compute(p, []int{id}, []*expr.Expr{boolConst(true)})
+	q.key = append(append([]int(nil), q.key...), id)
+	return ph.seal(q)
+}
+
+// joinedKey is the stream key of a join: both keys, or one side's when the other side has at most one partner for each row.
+func joinedKey(t plan.JoinType, l, r *phys, lk, rk []int, keys []joinKey) []int {
+	subset := func(key, of []int) bool {
+		set := toSet(of)
+		for _, k := range key {
+			if !set[k] {
+				return false
+			}
+		}
+		return true
+	}
+	switch {
+	case t == plan.Semi || t == plan.Anti:
+		return l.key
+	case (t == plan.Inner || t == plan.Left) && subset(r.key, rk):
+		return l.key
+	case (t == plan.Inner || t == plan.Right) && subset(l.key, lk):
+		return r.key
+	}
+	return appendAll(l.key, r.key)
+}
+
+func (ph *physical) joinProperties(p *phys, t plan.JoinType, l, r *phys, lk, rk []int) {
+	padL, padR := t == plan.Right || t == plan.Full, t == plan.Left || t == plan.Full
+	for _, id := range p.ids {
+		switch {
+		case l.has(id):
+			p.nn[id] = l.nn[id] && !padL
+		default:
+			p.nn[id] = r.nn[id] && !padR
+		}
+	}
+	// A watermark survives on keys that carry one on both sides: older rows find no partner any more.
+	for i := range lk {
+		if l.wm[lk[i]] && r.wm[rk[i]] && t == plan.Inner {
+			p.wm[lk[i]], p.wm[rk[i]] = true, true
+		}
+	}
+	p.app = (t == plan.Inner || t == plan.Semi) && l.app && r.app
+	if l.dist == distSingle && (r.dist == distSingle || !ph.cut) {
+		p.dist = distSingle
+		return
+	}
+	if l.dist == distHash {
+		switch {
+		case !padL:
+			p.dist, p.cols = distHash, l.cols
+		case t == plan.Right && r.dist == distHash:
+			p.dist, p.cols = distHash, r.cols
+		}
+		for _, c := range p.cols {
+			if !p.has(c) {
+				p.dist, p.cols = distAny, nil
+				break
+			}
+		}
+	}
+}
+
+// coPartition brings rows that may join into the same subtask.
+func (ph *physical) coPartition(l, r *phys, lk, rk []int, need map[int]bool) (*phys, *phys) {
+	if !ph.cut {
+		return l, r
+	}
+	if len(lk) == 0 {
+		return ph.require(l, distSingle, nil, need), ph.require(r, distSingle, nil, need)
+	}
+	if l.dist == distSingle && r.dist == distSingle {
+		return l, r
+	}
+	// A side that is spread by some of its keys already stays where it is.
+	if cols, ok := matching(l, lk, rk); ok {
+		return l, ph.hashExactly(r, cols, need)
+	}
+	if cols, ok := matching(r, rk, lk); ok {
+		return ph.hashExactly(l, cols, need), r
+	}
+	return ph.hashExactly(l, lk, need), ph.hashExactly(r, rk, need)
+}
+
+// matching returns the other side's columns for a side that is spread by key columns.
+func matching(p *phys, mine, other []int) ([]int, bool) {
+	if p.dist != distHash {
+		return nil, false
+	}
+	var out []int
+	for _, c := range p.cols {
+		found := false
+		for i, k := range mine {
+			if k == c {
+				out, found = append(out, other[i]), true
+				break
+			}
+		}
+		if !found {
+			return nil, false
+		}
+	}
+	return out, true
+}
+
+// hashExactly spreads p by exactly these columns in this order.
+func (ph *physical) hashExactly(p *phys, cols []int, need map[int]bool) *phys {
+	if p.dist == distHash && len(p.cols) == len(cols) {
+		same := true
+		for i := range cols {
+			same = same && p.cols[i] == cols[i]
+		}
+		if same {
+			return p
+		}
+	}
+	return ph.exchange(ph.slim(p, need), plan.DistHash, cols)
+}
+
+func union(set map[int]bool, lists ...[]int) map[int]bool {
+	out := copySet(set)
+	for _, l := range lists {
+		for _, c := range l {
+			out[c] = true
+		}
+	}
+	return out
+}

@@ -1,0 +1,199 @@
+package planner
+
+import (
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/planner/plan"
+	"github.com/streamdb/streamdb/sql"
+	"github.com/streamdb/streamdb/sql/expr"
+	"github.com/streamdb/streamdb/sql/functions"
+	"github.com/streamdb/streamdb/sql/pgext"
+	"github.com/streamdb/streamdb/types"
+)
+
+// PlanQuery plans a one-shot query.
+func PlanQuery(q *sql.Query, o Options) (p *Planned, err error) { return planQuery(q, o, false) }
+
+// PlanStream plans the same query as a job that keeps the result up to date.
+func PlanStream(q *sql.Query, o Options) (p *Planned, err error) {
+	o.EmitOnClose = o.EmitOnClose || q.EmitOnWindowClose
+	return planQuery(q, o, true)
+}
+
+func planQuery(q *sql.Query, o Options, stream bool) (p *Planned, err error) {
+	defer pgext.Recover(&err)
+	if !stream {
+		o.EmitOnClose = false
+	}
+	b := newBinder(o, stream)
+	r, err := b.query(pgext.QueryOf(q.Stmt), &env{}, false)
+	if err != nil {
+		return nil, err
+	}
+	if err = b.settle(r); err != nil {
+		return nil, err
+	}
+	return b.plan(r)
+}
+
+// plan optimizes a bound query and builds its physical plan.
+func (b *binder) plan(r *bound) (*Planned, error) {
+	params, err := b.finishParams()
+	if err != nil {
+		return nil, err
+	}
+	opt := newOptimizer(b)
+	n, err := opt.optimize(r.n, colIDs(r.cols))
+	if err != nil {
+		return nil, err
+	}
+	ph := &physical{b: b, o: opt, md: b.md, cut: b.stream && b.o.Parallelism != 1}
+	out := ph.build(n, toSet(colIDs(r.cols)))
+	out = ph.root(out, r.cols)
+	if b.o.EmitOnClose && ph.onClose == 0 {
+		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "EMIT ON WINDOW CLOSE needs an aggregation by window_start or window_end over a column with a watermark").
+			WithHint("Group by the window columns of TUMBLE or HOP, and declare WATERMARK FOR column AS .. on the source.")
+	}
+	pl := &plan.Plan{
+		Version: plan.FormatVersion, Schema: out.n.Schema, Visible: len(r.cols), Key: out.n.Key, Inputs: ph.inputs,
+		Rules: opt.fired, Unbounded: ph.endless,
+	}
+	if pl.Inputs == nil {
+		pl.Inputs = []uint64{}
+	}
+	ph.close(out)
+	if !ph.cut {
+		ph.frags[0].Parallelism = 1
+	}
+	pl.Fragments = ph.frags
+	pl.NextID = number(pl.Fragments)
+	res := &Planned{Plan: pl, Params: params, Relations: b.deps, Columns: append(types.Schema(nil), pl.Schema[:len(r.cols)]...)}
+	for _, id := range out.ids {
+		res.NotNull = append(res.NotNull, out.nn[id])
+	}
+	return res, nil
+}
+
+// root adds the top operator: the user's columns first, then, for jobs, the rest of the stream key.
+func (ph *physical) root(p *phys, cols []outCol) *phys {
+	ids := make([]int, len(cols))
+	exprs := make([]*expr.Expr, len(cols))
+	seen := map[int]bool{}
+	for i, c := range cols {
+		ids[i] = c.id
+		if seen[c.id] {
+			ids[i] = ph.md.add(c.name, ph.md.typ(c.id))
+		}
+		seen[c.id] = true
+		exprs[i] = ph.md.ref(c.id)
+	}
+	if !ph.b.stream && len(cols) > 0 {
+		// Nobody reads the key of a result.
+		p.key = nil
+		if !ph.inPlace(p, ids) {
+			p = ph.ordered(p, ids, exprs)
+		}
+	} else if !ph.inPlace(p, ids) {
+		p = ph.ordered(p, ids, exprs)
+	}
+	kind := plan.KindResult
+	if ph.b.stream {
+		kind = plan.KindMaterialize
+		if len(p.key) == 0 {
+			p = ph.require(p, distSingle, nil, nil)
+		} else {
+			p = ph.require(p, distHash, p.key, nil)
+		}
+	}
+	out := ph.like(kind, p)
+	ph.seal(out)
+	if ph.b.stream {
+		out.n.Materialize = &plan.Materialize{Relation: ph.b.o.Relation, KeyColumns: out.n.Key}
+	}
+	out.n.Schema = append(types.Schema(nil), out.n.Schema...)
+	used := map[string]bool{}
+	for i, c := range cols {
+		out.n.Schema[i].Name = c.name
+		used[c.name] = true
+	}
+	for i := len(cols); i < len(out.n.Schema); i++ {
+		name := "_key_" + itoa(i-len(cols)+1)
+		if out.n.Schema[i].Name == rowIDName && !used[rowIDName] {
+			name = rowIDName
+		}
+		for used[name] {
+			name = "_" + name
+		}
+		used[name] = true
+		out.n.Schema[i].Name = name
+	}
+	return out
+}
+
+// ordered projects also where only the order of the columns changes.
+func (ph *physical) ordered(p *phys, ids []int, exprs []*expr.Expr) *phys {
+	if !samePassed(ids, exprs, p.ids) {
+		if q := ph.project(p, ids, exprs); q != p {
+			return q
+		}
+	}
+	fresh := append([]int(nil), ids...)
+	for i, id := range ids {
+		fresh[i] = ph.md.add(ph.md.cols[id].name, ph.md.typ(id))
+	}
+	return ph.project(p, fresh, exprs)
+}
+
+// inPlace reports whether p's output is the user's columns followed by key columns only.
+func (ph *physical) inPlace(p *phys, ids []int) bool {
+	if len(p.ids) < len(ids) {
+		return false
+	}
+	for i, c := range ids {
+		if p.ids[i] != c {
+			return false
+		}
+	}
+	key := toSet(p.key)
+	for _, c := range p.ids[len(ids):] {
+		if !key[c] {
+			return false
+		}
+	}
+	return true
+}
+
+// BindScalar binds an expression over a relation's columns: CHECK, DEFAULT, generated columns, watermarks, index expressions. Column
+// references in the result are positions in schema. Subqueries, aggregates and parameters are refused.
+func BindScalar(q *sql.Query, schema types.Schema, o Options) (e *expr.Expr, err error) {
+	defer pgext.Recover(&err)
+	b := newBinder(o, false)
+	t := &rangeTable{anyName: true}
+	ids := make([]int, len(schema))
+	for i, c := range schema {
+		ids[i] = b.md.add(c.Name, c.Type)
+		t.cols = append(t.cols, scopeCol{c.Name, ids[i]})
+	}
+	x := &exprCtx{b: b, sc: &scope{tables: []*rangeTable{t}, visible: t.cols}, ev: &env{}, clause: "this expression"}
+	if e, err = x.bind(q.Expr()); err != nil {
+		return nil, err
+	}
+	if len(x.applies) > 0 {
+		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "cannot use subquery in this expression").At(e.Pos)
+	}
+	if e, err = b.known(e); err != nil {
+		return nil, err
+	}
+	if _, err = b.finishParams(); err != nil {
+		return nil, err
+	}
+	if len(b.params) > len(o.Params) {
+		return nil, pgerr.Newf(pgerr.UndefinedParameter, "there is no parameter $%d", len(b.params))
+	}
+	ph := &physical{b: b, md: b.md}
+	return ph.exprOver(b.fold(e), ids), nil
+}
+
+// CastScalar casts a bound expression as an assignment to a column of type t does.
+func CastScalar(e *expr.Expr, t types.Type, o Options) (*expr.Expr, error) {
+	return newBinder(o, false).cast(e, t, functions.Assignment)
+}
