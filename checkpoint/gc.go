@@ -13,7 +13,7 @@ import (
 const deleteBatch = 500
 
 // discard finds out what the HEAD just written does not need any more: what manifests that left it referenced, and what attempts that
-// failed have written. Keys are deleted later, by collect. p.mu is held.
+// failed have written. Keys are deleted later, by collect. The lock is held.
 func (p *publisher) discard() {
 	keep := map[string]bool{}
 	listed := map[string]bool{}
@@ -74,7 +74,9 @@ func (p *publisher) collect(ctx context.Context) error {
 
 // sweep removes what earlier servers left behind when they died between upload and commit.
 func (p *publisher) sweep(ctx context.Context) error {
-	p.mu.Lock()
+	if err := p.acquire(ctx); err != nil {
+		return err
+	}
 	h := p.head
 	keep := map[string]bool{}
 	for _, keys := range p.objects {
@@ -82,7 +84,7 @@ func (p *publisher) sweep(ctx context.Context) error {
 			keep[key] = true
 		}
 	}
-	p.mu.Unlock()
+	p.release()
 	return p.sweepList(ctx, h, keep)
 }
 

@@ -61,8 +61,10 @@ func readHead(ctx context.Context, store object.Store) (*head, string, error) {
 
 // claim makes this server the only one that can publish, and loads the newest completed checkpoint. next is the first free id.
 func (p *publisher) claim(ctx context.Context) (m *Manifest, next uint64, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	if err := p.acquire(ctx); err != nil {
+		return nil, 0, err
+	}
+	defer p.release()
 	for attempt := range claimAttempts {
 		if attempt > 0 {
 			if err := pause(ctx, attempt); err != nil {

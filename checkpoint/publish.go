@@ -32,7 +32,8 @@ const (
 	garbageKeys       = 100_000   // keys remembered for deletion; what is beyond is left to the next start's sweep
 )
 
-// publisher writes checkpoints. Its lock serializes everything that moves HEAD.
+// publisher writes checkpoints. Its lock serializes everything that moves HEAD; it is held across calls of the store, so that waiting for
+// it ends with the waiter's context.
 type publisher struct {
 	store      object.Store
 	holder     string
@@ -40,8 +41,8 @@ type publisher struct {
 	failpoints *failpoint.Set
 	cur        atomic.Pointer[Manifest]
 
-	mu         sync.Mutex
-	head       *head // as last written; nil before the claim
+	lock       chan struct{} // holds one token while taken; guards what follows
+	head       *head         // as last written; nil before the claim
 	etag       string
 	unresolved string                     // nonce of a write of HEAD whose outcome is not known
 	objects    map[string]map[string]bool // manifest in HEAD → all keys it needs
@@ -68,9 +69,20 @@ type published struct {
 func newPublisher(store object.Store, holder string, log zerolog.Logger, failpoints *failpoint.Set) *publisher {
 	return &publisher{
 		store: store, holder: holder, log: log, failpoints: failpoints,
-		uploaded: map[fileKey]ref{}, attempted: map[string]uint64{},
+		lock: make(chan struct{}, 1), uploaded: map[fileKey]ref{}, attempted: map[string]uint64{},
 	}
 }
+
+func (p *publisher) acquire(ctx context.Context) error {
+	select {
+	case p.lock <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (p *publisher) release() { <-p.lock }
 
 func (p *publisher) hit(name string) error { return p.failpoints.Hit(name) }
 
@@ -78,8 +90,10 @@ func (p *publisher) latest() *Manifest { return p.cur.Load() }
 
 // reserve makes sure that id may be given out: that no server after a crash gives it out again.
 func (p *publisher) reserve(ctx context.Context, id uint64) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	if err := p.acquire(ctx); err != nil {
+		return err
+	}
+	defer p.release()
 	if id <= p.head.IDsReservedTo {
 		return nil
 	}
@@ -91,8 +105,10 @@ func (p *publisher) reserve(ctx context.Context, id uint64) error {
 
 // publish makes b durable: new files, small things in a pack, the manifest, and then HEAD.
 func (p *publisher) publish(ctx context.Context, b *batch) (*published, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	if err := p.acquire(ctx); err != nil {
+		return nil, err
+	}
+	defer p.release()
 	seq := p.head.Seq + 1
 	maps.DeleteFunc(p.uploaded, func(_ fileKey, r ref) bool {
 		tag, _ := tagOf(r.Object)
