@@ -18,7 +18,8 @@ type joinOp struct {
 	keys     [2][]int
 	keyTypes []types.Type
 	shows    [2]showMode
-	pairs    bool // matching pairs are output
+	pairs    bool    // matching pairs are output
+	search   [2]bool // rows may come that are there already
 	residual *expr.Program
 	width    [2]int
 	output   []int
@@ -65,6 +66,8 @@ func (o *joinOp) Open(ctx *Context) error {
 	o.keys = [2][]int{j.LeftKeys, j.RightKeys}
 	for i := range 2 {
 		o.width[i] = len(ctx.InputTypes[i])
+		in := o.node.Inputs[i]
+		o.search[i] = !ctx.OneShot && !(in.AppendOnly && in.Key != nil)
 		o.pads[i] = types.NewChunk(append(append([]types.Type{}, ctx.InputTypes[0]...), ctx.InputTypes[1]...))
 	}
 	for _, k := range j.LeftKeys {
@@ -203,7 +206,8 @@ func (o *joinOp) apply(g uint32, c *types.Chunk, r int, out Emitter) error {
 	o.buf = types.AppendRow(o.buf[:0], c.Cols, r)
 	var i uint32
 	found := false
-	if w < 0 || st.negative > 0 {
+	// State holds one entry per distinct row, so equal rows must share one, unless none can come twice.
+	if o.search[side] || w < 0 || st.negative > 0 {
 		i, found = st.find(g, words, side, o.buf)
 	}
 	if found {

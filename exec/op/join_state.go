@@ -58,7 +58,8 @@ type joinState struct {
 	used     int
 	free     []uint32
 	rows     arena
-	index    map[uint64]uint32 // hash of group and bytes → row, of long chains; a hint only
+	index    map[uint64]uint32 // hash of group and bytes → row, of long chains
+	collided bool              // the index lacks rows of equal hashes
 	negative int               // rows with a negative count
 	tables   [2]table
 	complete bool
@@ -71,7 +72,7 @@ func (s *joinState) reset() {
 	s.groups = newGroupTable(s.o.keyTypes, joinWords)
 	s.groups.bare = true
 	s.slabs, s.used, s.free, s.rows, s.negative = nil, 0, nil, arena{}, 0
-	s.index = map[uint64]uint32{}
+	s.index, s.collided = map[uint64]uint32{}, false
 }
 
 func (s *joinState) row(i uint32) *joinRow { return &s.slabs[i>>joinSlabBits][i&(1<<joinSlabBits-1)] }
@@ -87,10 +88,14 @@ func setHalf(w *uint64, side int, x uint32) {
 // find returns the row of a chain with exactly these bytes.
 func (s *joinState) find(g uint32, words []uint64, side int, b []byte) (uint32, bool) {
 	if half(words[joinLength], side) > longChain {
-		if i, ok := s.index[rowHashOf(g, side, b)]; ok {
+		i, ok := s.index[rowHashOf(g, side, b)]
+		if ok {
 			if r := s.row(i); r.group == g && int(r.flags&rowSide) == side && bytes.Equal(s.bytes(r), b) {
 				return i, true
 			}
+		}
+		if !s.collided {
+			return 0, false
 		}
 	}
 	for n := half(words[joinHeads], side); n != 0; {
@@ -136,15 +141,24 @@ func (s *joinState) add(g uint32, words []uint64, side int, b []byte, count int6
 	case n == longChain+1:
 		for k := i + 1; k != 0; {
 			x := s.row(k - 1)
-			s.index[rowHashOf(g, side, s.bytes(x))] = k - 1
-			x.flags |= rowIndexed
+			s.enter(k-1, x)
 			k = x.next
 		}
 	case n > longChain:
-		s.index[rowHashOf(g, side, b)] = i
-		r.flags |= rowIndexed
+		s.enter(i, r)
 	}
 	return i
+}
+
+// enter puts a row of a long chain into the index.
+func (s *joinState) enter(i uint32, r *joinRow) {
+	h := rowHashOf(r.group, int(r.flags&rowSide), s.bytes(r))
+	if other, ok := s.index[h]; ok && other != i {
+		s.collided = true
+		return
+	}
+	s.index[h] = i
+	r.flags |= rowIndexed
 }
 
 // bump changes a row's count.

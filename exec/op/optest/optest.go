@@ -9,12 +9,15 @@ package optest
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/exec/op"
@@ -100,12 +103,30 @@ func Run(t *testing.T, s Spec) {
 	}
 }
 
+// Check runs the cases that draw makes of seeds 1 to n. Seeds are fixed, so that a failure is seen again.
+func Check(t *testing.T, n int, draw func(rt *rapid.T) Spec) {
+	t.Helper()
+	gen := rapid.Custom(draw)
+	for seed := 1; seed <= n; seed++ {
+		s := gen.Example(seed)
+		for _, v := range variants {
+			if v.parallelism != nil && s.Route == nil {
+				v.parallelism = nil
+			}
+			(&runner{t: t, s: s, v: v, name: fmt.Sprintf("seed %d, %s", seed, v)}).run()
+		}
+	}
+}
+
 const maxParallelism = 16
 
 type runner struct {
 	t     *testing.T
 	s     Spec
 	v     variant
+	name  string
+	root  string
+	dirs  int
 	store *state.Store
 	last  *state.Snapshot
 	id    uint64
@@ -154,7 +175,7 @@ func (r *runner) open(width int) {
 	}
 	var err error
 	r.store, err = state.Open(context.Background(), state.Options{
-		Dir: r.t.TempDir(), Backend: backend, MaxParallelism: maxParallelism, Job: 1,
+		Dir: r.dir(), Backend: backend, MaxParallelism: maxParallelism, Job: 1,
 	}, r.last)
 	require.NoError(r.t, err)
 	r.tasks = nil
@@ -171,6 +192,15 @@ func (r *runner) open(width int) {
 		out.marks = map[int]int64{}
 		r.tasks = append(r.tasks, &task{op: o, out: &out})
 	}
+}
+
+// dir returns a folder for the store; what snapshots refer to stays valid until the end of the test.
+func (r *runner) dir() string {
+	r.dirs++
+	if r.root == "" {
+		r.root = r.t.TempDir()
+	}
+	return filepath.Join(r.root, strconv.Itoa(r.dirs))
 }
 
 func (r *runner) context(n *plan.Node) *op.Context {
@@ -329,7 +359,7 @@ func (r *runner) check(i int, e Epoch) {
 	if !r.s.NoOracle {
 		want, err := r.oracle()
 		require.NoError(r.t, err)
-		require.Equal(r.t, want, got, "epoch %d against the oracle", i)
+		require.Equal(r.t, want, got, "%s epoch %d against the oracle, input %v", r.name, i, e.In)
 	}
 	if e.Want != "" {
 		text := strings.TrimSpace(e.Want)
@@ -342,7 +372,7 @@ func (r *runner) check(i int, e Epoch) {
 		if c.Rows() > 0 {
 			require.NoError(r.t, w.Emit(c))
 		}
-		require.Equal(r.t, w.rows(), got, "epoch %d", i)
+		require.Equal(r.t, w.rows(), got, "%s epoch %d", r.name, i)
 	}
 	if e.Errors != "" {
 		require.Equal(r.t, e.Errors, r.errs.codes(), "epoch %d", i)

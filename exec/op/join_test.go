@@ -1,0 +1,190 @@
+package op_test
+
+import (
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/streamdb/streamdb/exec/op/optest"
+	"github.com/streamdb/streamdb/planner/plan"
+	"github.com/streamdb/streamdb/sql/expr"
+	"github.com/streamdb/streamdb/sql/functions"
+	"github.com/streamdb/streamdb/types"
+)
+
+func joinNode(l, r *plan.Node, typ plan.JoinType, lk, rk, key []int, residual *expr.Expr) *plan.Node {
+	n := &plan.Node{ID: 9, Kind: plan.KindJoin, Inputs: []*plan.Node{l, r}, Key: key,
+		Join: &plan.Join{Type: typ, LeftKeys: lk, RightKeys: rk, Residual: residual}}
+	n.Schema = append(n.Schema, l.Schema...)
+	if typ != plan.Semi && typ != plan.Anti {
+		n.Schema = append(n.Schema, r.Schema...)
+	}
+	return n
+}
+
+func TestJoinFullInsertDeleteInsert(t *testing.T) {
+	l := input([]int{0}, schema("id", types.Int4, "k", types.Int4))
+	r := input([]int{0}, schema("id", types.Int4, "k", types.Int4))
+	optest.Run(t, optest.Spec{
+		Node:  joinNode(l, r, plan.Full, []int{1}, []int{1}, []int{0, 2}, nil),
+		Route: [][]int{{1}, {1}},
+		Epochs: []optest.Epoch{
+			{In: []string{"", "+ 1 8"}, Want: "+ NULL NULL 1 8"},
+			{In: []string{"", "- 1 8"}, Want: "{}"},
+			{In: []string{"+ 1 8", ""}, Want: "+ 1 8 NULL NULL"},
+			{In: []string{"+ 2 NULL", "+ 5 NULL"}, Want: "+ 1 8 NULL NULL\n+ 2 NULL NULL NULL\n+ NULL NULL 5 NULL"},
+		},
+	})
+}
+
+func TestJoinLeftRightSideUpdatedAndDeleted(t *testing.T) {
+	l := input([]int{0}, schema("id", types.Int4, "k", types.Int4))
+	r := input([]int{0}, schema("id", types.Int4, "k", types.Int8, "b", types.Text))
+	for _, residual := range []*expr.Expr{nil, expr.Literal(types.Datum{Type: types.Bool, Bool: true})} {
+		optest.Run(t, optest.Spec{
+			Node:  joinNode(l, r, plan.Left, []int{1}, []int{1}, []int{0, 2}, residual),
+			Route: [][]int{{1}, {1}},
+			Lib:   functions.Builtins(),
+			Epochs: []optest.Epoch{
+				{In: []string{"+ 1 7\n+ 2 NULL", ""}, Want: "+ 1 7 NULL NULL NULL\n+ 2 NULL NULL NULL NULL"},
+				{In: []string{"", "+ 10 7 b1"}, Want: "+ 1 7 10 7 b1\n+ 2 NULL NULL NULL NULL"},
+				{In: []string{"", "+ 10 7 b2\n- 10 7 b1"}, Want: "+ 1 7 10 7 b2\n+ 2 NULL NULL NULL NULL"},
+				{In: []string{"", "- 10 7 b2"}, Want: "+ 1 7 NULL NULL NULL\n+ 2 NULL NULL NULL NULL"},
+				{In: []string{"", "+ 11 7 c\n+ 12 7 d"}, Want: "+ 1 7 11 7 c\n+ 1 7 12 7 d\n+ 2 NULL NULL NULL NULL"},
+				{In: []string{"", "- 11 7 c"}, Want: "+ 1 7 12 7 d\n+ 2 NULL NULL NULL NULL"},
+				{In: []string{"", "- 12 7 d\n+ 12 8 d"}, Want: "+ 1 7 NULL NULL NULL\n+ 2 NULL NULL NULL NULL"},
+			},
+		})
+	}
+}
+
+func TestJoinSelfOverDuplicates(t *testing.T) {
+	// Rows without a key of their own carry a hidden number.
+	d := schema("k", types.Int4, "v", types.Int4, "n", types.Int8)
+	optest.Run(t, optest.Spec{
+		Node: joinNode(input([]int{2}, d), input([]int{2}, d), plan.Inner, []int{0}, []int{0}, []int{2, 5}, nil),
+		Epochs: []optest.Epoch{
+			{In: []string{"+ 1 1 1\n+ 1 1 2\n+ 1 2 3", "+ 1 1 1\n+ 1 1 2\n+ 1 2 3"}},
+			{In: []string{"- 1 1 2", "- 1 1 2"}, Want: "+ 1 1 1 1 1 1\n+ 1 1 1 1 2 3\n+ 1 2 3 1 1 1\n+ 1 2 3 1 2 3"},
+			{In: []string{"+ 1 3 4", "+ 1 3 4"}},
+		},
+	})
+}
+
+var joinTypes = []plan.JoinType{plan.Inner, plan.Left, plan.Right, plan.Full, plan.Semi, plan.Anti}
+
+// naiveJoin joins row by row; residual compares the value columns.
+func naiveJoin(typ plan.JoinType, residual, cross bool, schema types.Schema) func(in []*types.Chunk) (*types.Chunk, error) {
+	return func(in []*types.Chunk) (*types.Chunk, error) {
+		l, r := in[0], in[1]
+		out := types.NewChunk(schema.Types())
+		add := func(i, j int) {
+			for k, v := range out.Cols {
+				switch {
+				case k < len(l.Cols) && i >= 0:
+					v.Append(l.Cols[k], i)
+				case k >= len(l.Cols) && j >= 0:
+					v.Append(r.Cols[k-len(l.Cols)], j)
+				default:
+					v.AppendNull()
+				}
+			}
+			out.PushWeight(1)
+		}
+		matched := make([]bool, r.N)
+		for i := range l.N {
+			hit := false
+			for j := range r.N {
+				ok := cross || !l.Cols[1].IsNull(i) && !r.Cols[1].IsNull(j) && l.Cols[1].Int[i] == r.Cols[1].Int[j]
+				if !ok || residual && l.Cols[2].Int[i] >= r.Cols[2].Int[j] {
+					continue
+				}
+				hit, matched[j] = true, true
+				if typ != plan.Semi && typ != plan.Anti {
+					add(i, j)
+				}
+			}
+			if hit && typ == plan.Semi || !hit && (typ == plan.Left || typ == plan.Full || typ == plan.Anti) {
+				add(i, -1)
+			}
+		}
+		for j := range r.N {
+			if !matched[j] && (typ == plan.Right || typ == plan.Full) {
+				add(-1, j)
+			}
+		}
+		return out, nil
+	}
+}
+
+// history draws epochs of inserts, deletes and updates of rows (id, key or NULL, value) for the given number of ports.
+func history(t *rapid.T, ports int) []optest.Epoch {
+	live := make([]map[int]string, ports)
+	for i := range live {
+		live[i] = map[int]string{}
+	}
+	var epochs []optest.Epoch
+	for range rapid.IntRange(1, 4).Draw(t, "epochs") {
+		e := optest.Epoch{In: make([]string, ports)}
+		for p := range ports {
+			for range rapid.IntRange(0, 8).Draw(t, "changes") {
+				id := rapid.IntRange(0, 6).Draw(t, "id")
+				old, has := live[p][id]
+				k := fmt.Sprint(rapid.IntRange(0, 2).Draw(t, "key"))
+				if k == "2" && rapid.Bool().Draw(t, "null") {
+					k = "NULL"
+				}
+				row := fmt.Sprintf("%d %s %d", id, k, rapid.IntRange(0, 3).Draw(t, "value"))
+				switch {
+				case !has:
+					live[p][id] = row
+					e.In[p] += "+ " + row + "\n"
+				case rapid.Bool().Draw(t, "delete"):
+					delete(live[p], id)
+					e.In[p] += "- " + old + "\n"
+				default:
+					live[p][id] = row
+					if rapid.Bool().Draw(t, "late retraction") {
+						e.In[p] += "+ " + row + "\n- " + old + "\n"
+					} else {
+						e.In[p] += "- " + old + "\n+ " + row + "\n"
+					}
+				}
+			}
+		}
+		epochs = append(epochs, e)
+	}
+	return epochs
+}
+
+var keyedSchema = schema("id", types.Int4, "k", types.Int4, "v", types.Int4)
+
+func TestJoinAgainstNestedLoop(t *testing.T) {
+	lib := functions.Builtins()
+	less := &expr.Expr{Kind: expr.Call, Func: "int4lt(int4,int4)", Type: types.Bool, Args: []*expr.Expr{expr.Col(2, types.Int4), expr.Col(5, types.Int4)}}
+	for _, typ := range joinTypes {
+		for _, mode := range []string{"keys", "residual", "cross"} {
+			t.Run(fmt.Sprint(typ, "/", mode), func(t *testing.T) {
+				l, r := input([]int{0}, keyedSchema), input([]int{0}, keyedSchema)
+				keys, route := []int{1}, [][]int{{1}, {1}}
+				var residual *expr.Expr
+				if mode != "keys" {
+					residual = less
+				}
+				if mode == "cross" {
+					keys, route = nil, nil
+				}
+				key := []int{0, 3}
+				if typ == plan.Semi || typ == plan.Anti {
+					key = []int{0}
+				}
+				node := joinNode(l, r, typ, keys, keys, key, residual)
+				optest.Check(t, 20, func(rt *rapid.T) optest.Spec {
+					return optest.Spec{Node: node, Lib: lib, Route: route, Epochs: history(rt, 2),
+						Oracle: naiveJoin(typ, residual != nil, mode == "cross", node.Schema)}
+				})
+			})
+		}
+	}
+}
