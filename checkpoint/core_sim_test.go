@@ -1,0 +1,244 @@
+package checkpoint
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// sim drives the pure core with random events: any order of answers, failures, restarts, drops and store faults that can happen. It keeps
+// its own account of what was cut and what is durable, and checks the promises after every step.
+type sim struct {
+	t    *testing.T
+	rng  *rand.Rand
+	core *core
+	now  time.Time
+
+	jobs     map[uint64]*scripted
+	version  map[uint64]int            // what the job's state is now
+	cut      map[uint64]map[uint64]int // checkpoint id → job → version at the cut
+	acked    map[uint64]map[uint64]int // what was acknowledged for it
+	durable  map[uint64]int            // job → version in the manifest
+	at       map[uint64]uint64         // job → checkpoint in the manifest
+	inFlight map[uint64]uint64         // job → id it owes an answer for
+	begins   []actBegin
+	batches  []*batch
+	lastID   uint64
+	waiting  map[*request]uint64 // request → highest id before it
+	answered int
+	failed   int
+}
+
+func (s *sim) do(acts []action) {
+	for len(acts) > 0 {
+		next := acts[0]
+		acts = acts[1:]
+		switch a := next.(type) {
+		case actBegin:
+			require.Empty(s.t, s.begins, "one at a time")
+			s.begins = append(s.begins, a)
+		case actTrigger:
+			id, cp := a.participant.ID(), a.barrier.Checkpoint
+			require.Zero(s.t, s.inFlight[id], "job %d is asked again before it has answered", id)
+			var err error
+			if s.rng.IntN(12) == 0 {
+				err = ErrNotRunning
+			} else {
+				s.inFlight[id] = cp
+			}
+			acts = append(acts, s.core.step(s.now, evTriggered{job: id, id: cp, err: err})...)
+		case actPublish:
+			require.Empty(s.t, s.batches, "one at a time")
+			s.batches = append(s.batches, a.batch)
+		case actNotify:
+			id := a.participant.ID()
+			if s.inFlight[id] == a.id {
+				delete(s.inFlight, id)
+			}
+			if a.complete {
+				require.Equal(s.t, s.acked[a.id][id], s.durable[id], "job %d was told that %d is durable", id, a.id)
+			}
+		case actReply:
+			from, ok := s.waiting[a.request]
+			require.True(s.t, ok, "answered twice")
+			delete(s.waiting, a.request)
+			s.answered++
+			if a.err == nil {
+				require.Greater(s.t, a.id, from)
+			} else {
+				s.failed++
+			}
+		}
+	}
+	s.check()
+}
+
+// check holds the causal rule: what is durable of a reader never goes beyond what is durable of its inputs.
+func (s *sim) check() {
+	for id, j := range s.jobs {
+		at, ok := s.at[id]
+		if !ok {
+			continue
+		}
+		for _, in := range j.inputs {
+			require.GreaterOrEqual(s.t, s.durable[in], s.cut[at][in], "job %d at checkpoint %d has seen more of job %d than is durable", id, at, in)
+		}
+	}
+}
+
+func (s *sim) participants() []Participant {
+	var ps []Participant
+	for id := uint64(1); id < 50; id++ {
+		if j := s.jobs[id]; j != nil {
+			ps = append(ps, j)
+		}
+	}
+	return ps
+}
+
+func (s *sim) step() {
+	s.now = s.now.Add(time.Duration(s.rng.IntN(400)) * time.Millisecond)
+	switch s.rng.IntN(10) {
+	case 0:
+		for id := uint64(1); id <= 6; id++ {
+			if s.rng.IntN(2) == 0 {
+				s.version[id]++
+			}
+		}
+	case 1:
+		if len(s.waiting) < 5 {
+			r := &request{done: make(chan reply, 1)}
+			if s.rng.IntN(2) == 0 {
+				r.jobs = []uint64{uint64(1 + s.rng.IntN(6))}
+			}
+			s.waiting[r] = s.lastID
+			s.do(s.core.step(s.now, evRequest{r}))
+		}
+	case 2, 3:
+		s.begin()
+	case 4, 5, 6:
+		s.answer()
+	case 7:
+		s.publish()
+	default:
+		s.do(s.core.step(s.now, evTick{}))
+	}
+}
+
+func (s *sim) begin() {
+	if len(s.begins) == 0 {
+		return
+	}
+	a := s.begins[0]
+	s.begins = nil
+	require.Greater(s.t, a.id, s.lastID)
+	s.lastID = a.id
+	if s.rng.IntN(20) == 0 {
+		s.do(s.core.step(s.now, evBegun{id: a.id, err: errors.New("clock")}))
+		return
+	}
+	s.cut[a.id], s.acked[a.id] = map[uint64]int{}, map[uint64]int{}
+	for id, v := range s.version {
+		s.cut[a.id][id] = v
+	}
+	s.do(s.core.step(s.now, evBegun{id: a.id, epoch: a.id, participants: s.participants()}))
+}
+
+func (s *sim) answer() {
+	ids := []uint64{}
+	for id := range s.inFlight {
+		ids = append(ids, id)
+	}
+	if len(ids) == 0 {
+		return
+	}
+	slices.Sort(ids)
+	id := ids[s.rng.IntN(len(ids))]
+	cp := s.inFlight[id]
+	delete(s.inFlight, id)
+	if s.rng.IntN(10) == 0 {
+		err := errors.New("no")
+		if s.rng.IntN(2) == 0 {
+			err = ErrNotRunning
+		}
+		s.do(s.core.step(s.now, evDecline{job: id, id: cp, err: err}))
+		return
+	}
+	v := s.cut[cp][id]
+	s.acked[cp][id] = v
+	_, has := s.at[id]
+	s.do(s.core.step(s.now, evAck{&JobState{Job: id, Checkpoint: cp, Unchanged: has && s.durable[id] == v}}))
+	if s.rng.IntN(5) == 0 {
+		s.do(s.core.step(s.now, evAck{&JobState{Job: id, Checkpoint: cp}})) // twice
+	}
+}
+
+func (s *sim) publish() {
+	if len(s.batches) == 0 {
+		return
+	}
+	b := s.batches[0]
+	s.batches = nil
+	if s.rng.IntN(6) == 0 {
+		s.do(s.core.step(s.now, evPublished{batch: b, err: errors.New("store")}))
+		return
+	}
+	for _, st := range b.changed {
+		require.Greater(s.t, st.Checkpoint, s.at[st.Job], "checkpoints of a job never go back")
+		s.durable[st.Job], s.at[st.Job] = s.acked[st.Checkpoint][st.Job], st.Checkpoint
+	}
+	for _, st := range b.unchanged {
+		if _, ok := s.at[st.Job]; ok && s.at[st.Job] < st.Checkpoint {
+			s.at[st.Job] = st.Checkpoint
+		}
+	}
+	s.do(s.core.step(s.now, evPublished{batch: b, result: &published{manifest: &Manifest{ID: b.id}}}))
+}
+
+func TestSimulation(t *testing.T) {
+	answered, failed, ids := 0, 0, uint64(0)
+	for seed := range uint64(300) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		cfg := DefaultConfig()
+		cfg.Interval, cfg.Timeout, cfg.TolerableFailures = time.Second, 20*time.Second, 2
+		cfg.GroupWindow = time.Duration(rng.IntN(3)) * time.Second
+		s := &sim{
+			t: t, rng: rng, core: newCore(cfg, newHistory()), now: time.Now(),
+			jobs: map[uint64]*scripted{}, version: map[uint64]int{}, cut: map[uint64]map[uint64]int{}, acked: map[uint64]map[uint64]int{},
+			durable: map[uint64]int{}, at: map[uint64]uint64{}, inFlight: map[uint64]uint64{}, waiting: map[*request]uint64{},
+		}
+		for id := uint64(1); id <= 6; id++ {
+			j := job(id)
+			for in := uint64(1); in < id; in++ {
+				if rng.IntN(3) == 0 {
+					j.inputs = append(j.inputs, in)
+				}
+			}
+			s.jobs[id] = j
+		}
+		s.do(s.core.start(s.now, 0.5))
+		for range 400 {
+			s.step()
+		}
+		// Without further faults everything that waits is answered, and everything comes to rest.
+		s.core.last = true
+		for range 300 {
+			s.now = s.now.Add(time.Second)
+			s.do(s.core.step(s.now, evTick{}))
+			s.begin()
+			s.answer()
+			s.publish()
+		}
+		require.Empty(t, s.waiting, "seed %d: requests are left waiting", seed)
+		require.Empty(t, s.core.pending, "seed %d", seed)
+		require.Empty(t, s.core.busy, "seed %d", seed)
+		require.Zero(t, s.core.stats.snapshot().InProgress, "seed %d", seed)
+		answered, failed, ids = answered+s.answered, failed+s.failed, ids+s.lastID
+	}
+	t.Logf("%d checkpoints, %d requests, %d of them failed", ids, answered, failed)
+	require.Greater(t, answered-failed, 1000)
+}
