@@ -16,5 +16,6 @@ func families() [][]entry {
 		arrayFunctions(),
 		setFunctions(),
 		systemFunctions(),
+		templateFunctions(),
 	}
 }
