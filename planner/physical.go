@@ -745,10 +745,31 @@ func (ph *physical) branch(p *phys, n *node, k int, slots []types.Type, places, 
 			q.nn[made[i]] = !e.Const.Null
 		}
 	}
+	if p.n.Kind == plan.KindProject && cheap(p.n.Project.Exprs) {
+		for i, e := range pr.Exprs {
+			if e.Kind == expr.Column {
+				pr.Exprs[i] = p.n.Project.Exprs[e.Col]
+			}
+		}
+		q.n.Inputs = p.n.Inputs
+	}
 	q.n.Project = pr
 	q.app, q.dist = p.app, distAny
 	if p.dist == distSingle {
 		q.dist = distSingle
 	}
 	return ph.seal(q)
+}
+
+// cheap reports whether evaluating the expressions more than once costs next to nothing.
+func cheap(es []*expr.Expr) bool {
+	for _, e := range es {
+		for e.Kind == expr.Call && len(e.Args) == 1 && e.Func == "$retype(any)" {
+			e = e.Args[0]
+		}
+		if e.Kind != expr.Column && e.Kind != expr.Const {
+			return false
+		}
+	}
+	return true
 }

@@ -1,0 +1,669 @@
+package planner
+
+import (
+	"github.com/pingcap/tidb/pkg/parser/ast"
+
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/sql"
+	"github.com/streamdb/streamdb/sql/expr"
+	"github.com/streamdb/streamdb/sql/functions"
+	"github.com/streamdb/streamdb/sql/pgext"
+	"github.com/streamdb/streamdb/types"
+)
+
+// target finds the table of a change. verb is "insert into", "update" or "delete from".
+func (b *binder) target(n sql.Name, verb string) (*Relation, error) {
+	rel, ok := b.lookup(n.Schema, n.Name)
+	if !ok {
+		return nil, b.noRelation(n.Schema, n.Name, n.Pos)
+	}
+	switch rel.Kind {
+	case Table:
+		b.depend(rel.ID)
+		return rel, nil
+	case View:
+		return nil, pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "cannot %s view \"%s\"", verb, rel.Name).
+			WithDetail("Views are not automatically updatable.")
+	case MaterializedView:
+		return nil, pgerr.Newf(pgerr.WrongObjectType, "cannot change materialized view \"%s\"", rel.Name)
+	case Source:
+		return nil, pgerr.Newf(pgerr.WrongObjectType, "cannot change source \"%s\"", rel.Name).WithHint("Declare it with CREATE TABLE to write to it.")
+	case Index:
+		return nil, pgerr.Newf(pgerr.WrongObjectType, "cannot open relation \"%s\"", rel.Name).WithDetail("This operation is not supported for indexes.")
+	}
+	return nil, pgerr.Newf(pgerr.InsufficientPrivilege, "permission denied: \"%s\" is a system catalog", rel.Name)
+}
+
+func (r *Relation) column(name string) int {
+	for i, c := range r.Columns {
+		if c.Name == name && !c.Hidden {
+			return i
+		}
+	}
+	return -1
+}
+
+// assign casts a value to a column's type as assignments do.
+func (b *binder) assign(e *expr.Expr, c *RelColumn) (*expr.Expr, error) {
+	if e.Type.OID != types.OIDUnknown && e.Type.OID != c.Type.OID && !b.reg.CanCast(e.Type, c.Type, functions.Assignment) {
+		return nil, pgerr.Newf(pgerr.DatatypeMismatch, "column \"%s\" is of type %s but expression is of type %s", c.Name, types.T(c.Type.OID), types.T(e.Type.OID)).
+			WithHint("You will need to rewrite or cast the expression.").At(e.Pos)
+	}
+	return b.cast(e, c.Type, functions.Assignment)
+}
+
+// defaultOf is the value of a column that is not given.
+func (b *binder) defaultOf(c *RelColumn) (*expr.Expr, error) {
+	if c.Default == nil {
+		return nullConst(c.Type), nil
+	}
+	b.inView++
+	defer func() { b.inView-- }()
+	x := &exprCtx{b: b, sc: &scope{}, ev: &env{}, clause: "DEFAULT"}
+	e, err := x.bind(c.Default.Expr())
+	if err != nil {
+		return nil, err
+	}
+	return b.assign(e, c)
+}
+
+// generate computes the generated columns of a row whose other columns are given; row is in stored order.
+func (b *binder) generate(rel *Relation, row []*expr.Expr) error {
+	any := false
+	for i := range rel.Columns {
+		any = any || rel.Columns[i].Generated != nil
+	}
+	if !any {
+		return nil
+	}
+	t := &rangeTable{anyName: true}
+	m := map[int]*expr.Expr{}
+	for i, c := range rel.Columns {
+		id := b.md.add(c.Name, c.Type)
+		t.cols = append(t.cols, scopeCol{c.Name, id})
+		m[id] = row[i]
+	}
+	b.inView++
+	defer func() { b.inView-- }()
+	for i := range rel.Columns {
+		c := &rel.Columns[i]
+		if c.Generated == nil {
+			continue
+		}
+		x := &exprCtx{b: b, sc: &scope{tables: []*rangeTable{t}, visible: t.cols}, ev: &env{}, clause: "column generation expressions"}
+		e, err := x.bind(c.Generated.Expr())
+		if err != nil {
+			return err
+		}
+		if e, err = b.assign(e, c); err != nil {
+			return err
+		}
+		row[i] = substitute(e, m)
+	}
+	return nil
+}
+
+// notGiven refuses values for columns that compute themselves.
+func notGiven(c *RelColumn, overriding string, update bool) error {
+	if c.Generated == nil && (c.Identity != "always" || overriding == "system") {
+		return nil
+	}
+	detail := "Column \"%s\" is a generated column."
+	if c.Generated == nil {
+		detail = "Column \"%s\" is an identity column defined as GENERATED ALWAYS."
+	}
+	if update {
+		return pgerr.Newf(pgerr.GeneratedAlways, "column \"%s\" can only be updated to DEFAULT", c.Name).WithDetail(detail, c.Name)
+	}
+	e := pgerr.Newf(pgerr.GeneratedAlways, "cannot insert a non-DEFAULT value into column \"%s\"", c.Name).WithDetail(detail, c.Name)
+	if c.Generated == nil {
+		e = e.WithHint("Use OVERRIDING SYSTEM VALUE to override.")
+	}
+	return e
+}
+
+// PlanInsert plans the rows of an INSERT.
+func PlanInsert(s *sql.Insert, o Options) (p *PlannedChange, err error) {
+	defer pgext.Recover(&err)
+	b := newBinder(o, false)
+	rel, err := b.target(s.Table, "insert into")
+	if err != nil {
+		return nil, err
+	}
+	cols, err := insertColumns(rel, s.Columns)
+	if err != nil {
+		return nil, err
+	}
+	n, row, err := b.insertRows(s, rel, cols)
+	if err != nil {
+		return nil, err
+	}
+	if err = b.generate(rel, row); err != nil {
+		return nil, err
+	}
+	p = &PlannedChange{Target: rel}
+	pr := &node{op: opProject, in: []*node{n}}
+	ids := make([]int, len(row))
+	out := &bound{n: pr}
+	for i, e := range row {
+		ids[i] = b.md.add(rel.Columns[i].Name, rel.Columns[i].Type)
+		pr.cols, pr.exprs = append(pr.cols, ids[i]), append(pr.exprs, e)
+		out.cols = append(out.cols, outCol{rel.Columns[i].Name, ids[i]})
+	}
+	name := s.Alias
+	if name == "" {
+		name = rel.Name
+	}
+	if s.OnConflict != nil {
+		if p.OnConflict, err = b.onConflict(s.OnConflict, rel, name); err != nil {
+			return nil, err
+		}
+	}
+	if s.Returning != nil {
+		sc := rowScope(rel, name, ids)
+		if _, err = b.returning(p, s.Returning, sc, ids); err != nil {
+			return nil, err
+		}
+	}
+	return p, b.finishChange(p, out)
+}
+
+func (b *binder) finishChange(p *PlannedChange, r *bound) error {
+	q, err := b.plan(r)
+	if err != nil {
+		return err
+	}
+	p.Planned = *q
+	return nil
+}
+
+// rowScope lets a relation's row, held by ids in stored order, be named.
+func rowScope(rel *Relation, name string, ids []int) *scope {
+	t := &rangeTable{name: name, rel: rel}
+	for i, c := range rel.Columns {
+		if c.Hidden {
+			t.hidden = append(t.hidden, scopeCol{c.Name, ids[i]})
+		} else {
+			t.cols = append(t.cols, scopeCol{c.Name, ids[i]})
+		}
+	}
+	return &scope{tables: []*rangeTable{t}, visible: t.cols}
+}
+
+// insertColumns returns the stored columns that the source's columns go to.
+func insertColumns(rel *Relation, named []sql.Ident) ([]int, error) {
+	var cols []int
+	if len(named) == 0 {
+		for i, c := range rel.Columns {
+			if !c.Hidden {
+				cols = append(cols, i)
+			}
+		}
+		return cols, nil
+	}
+	seen := map[int]bool{}
+	for _, n := range named {
+		i := rel.column(n.Name)
+		if i < 0 {
+			return nil, pgerr.Newf(pgerr.UndefinedColumn, "column \"%s\" of relation \"%s\" does not exist", n.Name, rel.Name).At(n.Pos)
+		}
+		if seen[i] {
+			return nil, pgerr.Newf(pgerr.DuplicateColumn, "column \"%s\" specified more than once", n.Name).At(n.Pos)
+		}
+		seen[i] = true
+		cols = append(cols, i)
+	}
+	return cols, nil
+}
+
+func tooMany(s *sql.Insert, given, cols, extraPos int) error {
+	if given > cols {
+		return pgerr.Newf(pgerr.SyntaxError, "INSERT has more expressions than target columns").At(extraPos)
+	}
+	if given < cols && len(s.Columns) > 0 {
+		return pgerr.Newf(pgerr.SyntaxError, "INSERT has more target columns than expressions").At(s.Columns[given].Pos)
+	}
+	return nil
+}
+
+// insertRows binds the source. row holds an expression over n's columns for every stored column.
+func (b *binder) insertRows(s *sql.Insert, rel *Relation, cols []int) (n *node, row []*expr.Expr, err error) {
+	row = make([]*expr.Expr, len(rel.Columns))
+	fill := func() error {
+		for i := range row {
+			if row[i] != nil {
+				continue
+			}
+			c := &rel.Columns[i]
+			if c.Generated != nil || c.Hidden && c.Default == nil {
+				row[i] = nullConst(c.Type)
+				continue
+			}
+			if row[i], err = b.defaultOf(c); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if s.Query == nil {
+		return b.md.dual(), row, fill()
+	}
+	q := pgext.QueryOf(s.Query.Stmt)
+	if q.Values != nil && len(q.OrderBy) == 0 && q.Limit == nil {
+		n, err = b.insertValues(s, q, rel, cols, row)
+	} else {
+		n, err = b.insertSelect(s, q, rel, cols, row)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return n, row, fill()
+}
+
+// insertValues binds VALUES with every expression against its column, DEFAULT included.
+func (b *binder) insertValues(s *sql.Insert, q *pgext.Query, rel *Relation, cols []int, row []*expr.Expr) (*node, error) {
+	ev, err := b.with(q.With, &env{})
+	if err != nil {
+		return nil, err
+	}
+	x := &exprCtx{b: b, sc: &scope{}, ev: ev, clause: "VALUES"}
+	width := len(q.Values.Rows[0])
+	rows := make([][]*expr.Expr, len(q.Values.Rows))
+	for i, r := range q.Values.Rows {
+		if len(r) != width {
+			return nil, pgerr.Newf(pgerr.SyntaxError, "VALUES lists must all be the same length").At(r[0].OriginTextPosition())
+		}
+		extra := -1
+		if len(r) > len(cols) {
+			extra = r[len(cols)].OriginTextPosition()
+		}
+		if err := tooMany(s, len(r), len(cols), extra); err != nil {
+			return nil, err
+		}
+		for j, v := range r {
+			c := &rel.Columns[cols[j]]
+			e, err := b.given(x, v, c, s.Overriding, false)
+			if err != nil {
+				return nil, err
+			}
+			rows[i] = append(rows[i], e)
+		}
+	}
+	ids := make([]int, width)
+	for j := range ids {
+		c := rel.Columns[cols[j]]
+		ids[j] = b.md.add(c.Name, c.Type)
+		row[cols[j]] = b.md.ref(ids[j])
+	}
+	return b.valuesNode(rows, ids, x.applies), nil
+}
+
+// given binds a value that is assigned to column c: an expression or DEFAULT.
+func (b *binder) given(x *exprCtx, v ast.ExprNode, c *RelColumn, overriding string, update bool) (*expr.Expr, error) {
+	if _, ok := pgext.ExprOf(v).(*pgext.Default); ok {
+		if c.Generated != nil {
+			return nullConst(c.Type), nil
+		}
+		return b.defaultOf(c)
+	}
+	if err := notGiven(c, overriding, update); err != nil {
+		return nil, err
+	}
+	e, err := x.bind(v)
+	if err != nil {
+		return nil, err
+	}
+	return b.assign(e, c)
+}
+
+func (b *binder) insertSelect(s *sql.Insert, q *pgext.Query, rel *Relation, cols []int, row []*expr.Expr) (*node, error) {
+	r, err := b.query(q, &env{}, true)
+	if err != nil {
+		return nil, err
+	}
+	extra := -1
+	if q.Select != nil && len(r.cols) > len(cols) && len(q.Select.Targets) > len(cols) {
+		extra = q.Select.Targets[len(cols)].Pos
+	}
+	if err := tooMany(s, len(r.cols), len(cols), extra); err != nil {
+		return nil, err
+	}
+	for j := range r.cols {
+		c := &rel.Columns[cols[j]]
+		if err := notGiven(c, s.Overriding, false); err != nil {
+			return nil, err
+		}
+		t := b.md.typ(r.cols[j].id)
+		if t.OID == types.OIDUnknown {
+			if err := b.coerceOutput(r, j, c.Type, functions.Assignment); err != nil {
+				return nil, err
+			}
+			row[cols[j]] = b.md.ref(r.cols[j].id)
+			continue
+		}
+		e := b.md.ref(r.cols[j].id)
+		if q.Select != nil && j < len(q.Select.Targets) && !q.Select.Targets[j].Star {
+			e.Pos = b.pos(q.Select.Targets[j].Pos)
+		}
+		if row[cols[j]], err = b.assign(e, c); err != nil {
+			return nil, err
+		}
+	}
+	return r.n, nil
+}
+
+func (b *binder) onConflict(c *sql.OnConflict, rel *Relation, name string) (*PlannedConflict, error) {
+	out := &PlannedConflict{DoNothing: c.DoNothing, Constraint: c.Constraint}
+	if c.Target != nil {
+		sel := pgext.QueryOf(c.Target.Stmt).Select
+		if sel.Where != nil {
+			return nil, pgerr.Newf(pgerr.FeatureNotSupported, "partial indexes are not supported as conflict targets").At(c.Pos)
+		}
+		for _, t := range sel.Targets {
+			col, ok := pgext.ExprOf(t.X).(*pgext.Column)
+			if !ok {
+				return nil, pgerr.Newf(pgerr.FeatureNotSupported, "expressions are not supported as conflict targets").At(t.Pos)
+			}
+			i := rel.column(col.Names[len(col.Names)-1])
+			if i < 0 {
+				return nil, pgerr.Newf(pgerr.UndefinedColumn, "column \"%s\" does not exist", col.Names[len(col.Names)-1]).At(t.Pos)
+			}
+			out.Columns = append(out.Columns, i)
+		}
+		if !sameSet(out.Columns, rel.Key) {
+			return nil, pgerr.Newf(pgerr.InvalidColumnReference, "there is no unique or exclusion constraint matching the ON CONFLICT specification")
+		}
+	}
+	if c.DoNothing {
+		return out, nil
+	}
+	if c.Target == nil && c.Constraint == "" {
+		return nil, pgerr.Newf(pgerr.SyntaxError, "ON CONFLICT DO UPDATE requires inference specification or constraint name").
+			WithHint("For example, ON CONFLICT (column_name).").At(c.Pos)
+	}
+	old, proposed := make([]int, len(rel.Columns)), make([]int, len(rel.Columns))
+	for i, col := range rel.Columns {
+		old[i] = b.md.add(col.Name, col.Type)
+	}
+	for i, col := range rel.Columns {
+		proposed[i] = b.md.add(col.Name, col.Type)
+	}
+	sc := rowScope(rel, name, old)
+	ex := rowScope(rel, "excluded", proposed)
+	sc.tables = append(sc.tables, ex.tables...)
+	x := &exprCtx{b: b, sc: sc, ev: &env{}, clause: "ON CONFLICT"}
+	sel := pgext.QueryOf(c.Set.Stmt).Select
+	row, err := b.assignments(x, rel, pgext.Assignments(sel), old)
+	if err != nil {
+		return nil, err
+	}
+	var where *expr.Expr
+	if sel.Where != nil {
+		x.clause = "WHERE"
+		if where, err = x.bool(sel.Where); err != nil {
+			return nil, err
+		}
+	}
+	if len(x.applies) > 0 {
+		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "subqueries in ON CONFLICT DO UPDATE are not supported").At(c.Pos)
+	}
+	ph := &physical{b: b, md: b.md}
+	ids := appendAll(old, proposed)
+	for _, e := range row {
+		out.Set = append(out.Set, ph.exprOver(b.fold(e), ids))
+	}
+	if where != nil {
+		out.Where = ph.exprOver(b.fold(where), ids)
+	}
+	return out, nil
+}
+
+func sameSet(a, c []int) bool {
+	x, y := toSet(a), toSet(c)
+	if len(x) != len(y) {
+		return false
+	}
+	for k := range x {
+		if !y[k] {
+			return false
+		}
+	}
+	return true
+}
+
+// assignments returns the new row, in stored order, of a row held by ids.
+func (b *binder) assignments(x *exprCtx, rel *Relation, as []pgext.Assignment, ids []int) ([]*expr.Expr, error) {
+	row := make([]*expr.Expr, len(rel.Columns))
+	for i, id := range ids {
+		row[i] = b.md.ref(id)
+	}
+	seen := map[int]bool{}
+	set := func(name string, v ast.ExprNode, pos int) error {
+		i := rel.column(name)
+		if i < 0 {
+			return pgerr.Newf(pgerr.UndefinedColumn, "column \"%s\" of relation \"%s\" does not exist", name, rel.Name).At(pos)
+		}
+		if seen[i] {
+			return pgerr.Newf(pgerr.SyntaxError, "multiple assignments to same column \"%s\"", name).At(pos)
+		}
+		seen[i] = true
+		e, err := b.given(x, v, &rel.Columns[i], "", true)
+		row[i] = e
+		return err
+	}
+	for _, a := range as {
+		if !a.Row {
+			if err := set(a.Columns[0], a.Value, a.Pos); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		r, ok := pgext.ExprOf(a.Value).(*pgext.Row)
+		if !ok {
+			return nil, pgerr.Newf(pgerr.FeatureNotSupported, "assigning a subquery to several columns is not supported").
+				WithHint("Use one subquery per column, or UPDATE .. FROM.").At(a.Pos)
+		}
+		if len(r.Elems) != len(a.Columns) {
+			return nil, pgerr.Newf(pgerr.SyntaxError, "number of columns does not match number of values").At(a.Pos)
+		}
+		for i, c := range a.Columns {
+			if err := set(c, r.Elems[i], a.Pos); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return row, b.generate(rel, row)
+}
+
+// changed binds FROM and WHERE of an UPDATE or DELETE. ids hold the target's row in stored order.
+func (b *binder) changed(q *pgext.Query, rel *Relation) (n *node, sc *scope, ids []int, ev *env, err error) {
+	if ev, err = b.with(q.With, &env{}); err != nil {
+		return nil, nil, nil, nil, err
+	}
+	s := q.Select
+	if n, sc, err = b.from(s.From, ev); err != nil {
+		return nil, nil, nil, nil, err
+	}
+	t := sc.tables[0]
+	if t.rel != rel {
+		return nil, nil, nil, nil, pgerr.Newf(pgerr.FeatureNotSupported, "a WITH query hides table \"%s\"", rel.Name).WithHint("Rename the WITH query.")
+	}
+	visible, hidden := t.cols, t.hidden
+	for _, c := range rel.Columns {
+		if c.Hidden {
+			ids, hidden = append(ids, hidden[0].id), hidden[1:]
+		} else {
+			ids, visible = append(ids, visible[0].id), visible[1:]
+		}
+	}
+	if s.Where != nil {
+		x := &exprCtx{b: b, sc: sc, ev: ev, clause: "WHERE", base: n}
+		cond, err := x.condition(s.Where)
+		if err != nil {
+			return nil, nil, nil, nil, err
+		}
+		n = filterNode(attach(n, x.applies), cond)
+	}
+	if len(s.From) > 1 {
+		// A row with several partners changes once.
+		var key []int
+		for _, k := range rel.Key {
+			key = append(key, ids[k])
+		}
+		n = &node{op: opTopN, in: []*node{n}, group: key, limit: intConst(types.Int8, 1)}
+	}
+	return n, sc, ids, ev, nil
+}
+
+// returning binds RETURNING over the row held by ids and other relations' columns; it returns the latter.
+func (b *binder) returning(p *PlannedChange, q *sql.Query, sc *scope, ids []int) ([]int, error) {
+	x := &exprCtx{b: b, sc: sc, ev: &env{}, clause: "RETURNING"}
+	p.Returning = []*expr.Expr{}
+	var es []*expr.Expr
+	add := func(name string, e *expr.Expr) {
+		es = append(es, e)
+		p.ReturningColumns = append(p.ReturningColumns, types.Column{Name: name, Type: e.Type})
+	}
+	for _, t := range pgext.QueryOf(q.Stmt).Select.Targets {
+		if t.Star {
+			cols, err := sc.starCols(t.StarOf, b.pos(t.Pos))
+			if err != nil {
+				return nil, err
+			}
+			for _, c := range cols {
+				add(c.name, b.md.ref(c.id))
+			}
+			continue
+		}
+		e, err := x.bind(t.X)
+		if err == nil {
+			e, err = b.known(e)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(x.applies) > 0 {
+			return nil, pgerr.Newf(pgerr.FeatureNotSupported, "subqueries in RETURNING are not supported").At(e.Pos)
+		}
+		name := t.Alias
+		if name == "" {
+			name = sql.ColumnName(t.X)
+		}
+		add(name, e)
+	}
+	row := toSet(ids)
+	used := map[int]bool{}
+	for _, e := range es {
+		e.Columns(used)
+	}
+	var extra []int
+	for _, c := range sortedKeys(used) {
+		if !row[c] {
+			extra = append(extra, c)
+		}
+	}
+	ph := &physical{b: b, md: b.md}
+	all := appendAll(ids, extra)
+	for _, e := range es {
+		p.Returning = append(p.Returning, ph.exprOver(b.fold(e), all))
+	}
+	p.Extra = len(extra)
+	return extra, nil
+}
+
+// PlanUpdate plans the rows of an UPDATE.
+func PlanUpdate(s *sql.Update, o Options) (p *PlannedChange, err error) {
+	defer pgext.Recover(&err)
+	b := newBinder(o, false)
+	rel, err := b.target(s.Table, "update")
+	if err != nil {
+		return nil, err
+	}
+	q := pgext.QueryOf(s.Query.Stmt)
+	n, sc, ids, ev, err := b.changed(q, rel)
+	if err != nil {
+		return nil, err
+	}
+	x := &exprCtx{b: b, sc: sc, ev: ev, clause: "UPDATE", base: n}
+	row, err := b.assignments(x, rel, pgext.Assignments(q.Select), ids)
+	if err != nil {
+		return nil, err
+	}
+	n = attach(n, x.applies)
+	p = &PlannedChange{Target: rel}
+	out := &bound{}
+	fresh := make([]int, len(row))
+	var exprs []*expr.Expr
+	for i, c := range rel.Columns {
+		out.cols = append(out.cols, outCol{c.Name, ids[i]})
+		fresh[i] = b.md.add(c.Name, c.Type)
+		exprs = append(exprs, row[i])
+	}
+	for i, c := range rel.Columns {
+		out.cols = append(out.cols, outCol{c.Name, fresh[i]})
+	}
+	out.n = b.md.extend(n, fresh, exprs)
+	if s.Returning != nil {
+		m := map[int]int{}
+		for i, id := range ids {
+			m[id] = fresh[i]
+		}
+		extra, err := b.returning(p, s.Returning, renamed(sc, m), fresh)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range extra {
+			out.cols = append(out.cols, outCol{b.md.cols[c].name, c})
+		}
+	}
+	return p, b.finishChange(p, out)
+}
+
+// renamed is sc with other ids for some columns.
+func renamed(sc *scope, m map[int]int) *scope {
+	swap := func(cols []scopeCol) []scopeCol {
+		out := append([]scopeCol(nil), cols...)
+		for i := range out {
+			if id, ok := m[out[i].id]; ok {
+				out[i].id = id
+			}
+		}
+		return out
+	}
+	out := &scope{visible: swap(sc.visible)}
+	for _, t := range sc.tables {
+		c := *t
+		c.cols, c.hidden = swap(t.cols), swap(t.hidden)
+		out.tables = append(out.tables, &c)
+	}
+	return out
+}
+
+// PlanDelete plans the rows of a DELETE.
+func PlanDelete(s *sql.Delete, o Options) (p *PlannedChange, err error) {
+	defer pgext.Recover(&err)
+	b := newBinder(o, false)
+	rel, err := b.target(s.Table, "delete from")
+	if err != nil {
+		return nil, err
+	}
+	n, sc, ids, _, err := b.changed(pgext.QueryOf(s.Query.Stmt), rel)
+	if err != nil {
+		return nil, err
+	}
+	p = &PlannedChange{Target: rel}
+	out := &bound{n: n}
+	for i, c := range rel.Columns {
+		out.cols = append(out.cols, outCol{c.Name, ids[i]})
+	}
+	if s.Returning != nil {
+		extra, err := b.returning(p, s.Returning, sc, ids)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range extra {
+			out.cols = append(out.cols, outCol{b.md.cols[c].name, c})
+		}
+	}
+	return p, b.finishChange(p, out)
+}
