@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	// maintainEveryOps is how many changes pass between two looks at the budget and at what the background has published.
+	// maintainEveryOps is how many changes and cached reads pass between two looks at the budget and at what the background has published.
 	maintainEveryOps = 256
 	// scanDirtyMin is the number of dirty keys from which on a part may stop listing them and have the snapshot look through the
 	// frozen tree instead.
@@ -28,6 +28,7 @@ type Part struct {
 	seq      uint32 // of changes made now; a seal ends it
 	complete bool
 	mods     uint64 // counts changes of the overlay, for open iterators
+	ops      uint32 // counts what fills the overlay, for maintenance
 
 	dirty     []string // keys first changed since the last seal; nil when scanDirty
 	scanDirty bool
@@ -116,6 +117,9 @@ func (p *Part) getCold(kg uint16, key []byte) ([]byte, bool, error) {
 		p.bytes += e.size()
 		p.cached++
 		p.mods++
+		if p.ops++; p.ops%maintainEveryOps == 0 {
+			p.maintain()
+		}
 	}
 	return e.value(), true, nil
 }
@@ -191,7 +195,7 @@ func (p *Part) touched(e entry, listed bool) {
 			}
 		}
 	}
-	if p.mods%maintainEveryOps == 0 {
+	if p.ops++; p.ops%maintainEveryOps == 0 {
 		p.maintain()
 		p.store.waitForRoom()
 	}

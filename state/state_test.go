@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"go.uber.org/goleak"
 
 	"github.com/streamdb/streamdb/state"
@@ -20,11 +21,12 @@ func TestConformance(t *testing.T) {
 		IngestMinBytes: 3000, IngestMaxDeltas: 2,
 	}
 	for name, o := range map[string]state.Options{
-		"memory":               {Backend: state.BackendMemory},
-		"pebble":               {Backend: state.BackendPebble, Shared: shared},
-		"pebble small files":   {Backend: state.BackendPebble, Shared: shared, Policy: small},
-		"pebble over budget":   {Backend: state.BackendPebble, Shared: shared, Policy: small, Budget: state.NewBudget(1)},
-		"pebble little memory": {Backend: state.BackendPebble, Shared: shared, Policy: small, Budget: state.NewBudget(20_000)},
+		"memory":                            {Backend: state.BackendMemory},
+		"pebble":                            {Backend: state.BackendPebble, Shared: shared},
+		"pebble small files":                {Backend: state.BackendPebble, Shared: shared, Policy: small},
+		"pebble on a file system in memory": {Backend: state.BackendPebble, Shared: shared, Policy: small, Budget: state.NewBudget(5000), FS: vfs.NewMem()},
+		"pebble over budget":                {Backend: state.BackendPebble, Shared: shared, Policy: small, Budget: state.NewBudget(1)},
+		"pebble little memory":              {Backend: state.BackendPebble, Shared: shared, Policy: small, Budget: state.NewBudget(20_000)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			statetest.Run(t, func(ctx context.Context, dir string, from *state.Snapshot) (*state.Store, error) {

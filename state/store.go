@@ -63,6 +63,7 @@ type Store struct {
 	overlayBytes atomic.Int64
 	evictions    atomic.Int64
 	flushing     atomic.Pointer[chan struct{}]
+	published    atomic.Pointer[Metrics]
 	background   atomic.Pointer[error] // a failure of Pebble's background work
 
 	// snapMu is held by Snapshot, Flush, Confirm and Close; it guards the fields below. Lock order: snapMu, mu.
@@ -81,16 +82,15 @@ type Store struct {
 	stats       Metrics
 }
 
-// Metrics are counters and sizes of a store.
+// Metrics are sizes and counters of a store.
 type Metrics struct {
-	OverlayBytes, OverlayEntries   int64
-	LiveEntries                    int64
-	DeltaCount                     int
-	DeltaBytes, BaseBytes          int64
-	DeltasWritten, EntriesWritten  int64
-	Inline, Merges, Ingests, Bases int64
-	IngestedBytes                  int64
-	Evictions                      int64
+	OverlayBytes, LiveEntries     int64
+	DeltaCount                    int
+	DeltaBytes, BaseBytes         int64
+	DeltasWritten, EntriesWritten int64
+	Merges, Ingests, Bases        int64
+	IngestedBytes                 int64
+	Evictions                     int64
 	// Throttled is the time that ingestions waited for compactions.
 	Throttled                  time.Duration
 	PebbleOpen                 bool
@@ -294,29 +294,42 @@ func (s *Store) waitForRoom() {
 	}
 }
 
-// Metrics returns sizes and counters.
+// Metrics returns sizes and counters. While a snapshot is being written, those of the background are as they were before it.
 func (s *Store) Metrics() Metrics {
-	s.snapMu.Lock()
-	defer s.snapMu.Unlock()
-	m := s.stats
+	if s.snapMu.TryLock() {
+		m := s.backgroundMetrics()
+		s.published.Store(&m)
+		s.snapMu.Unlock()
+	}
+	var m Metrics
+	if p := s.published.Load(); p != nil {
+		m = *p
+	}
 	m.OverlayBytes = s.overlayBytes.Load()
 	m.Evictions = s.evictions.Load()
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, p := range s.parts {
 		m.LiveEntries += max(0, p.liveNow.Load())
 	}
-	s.mu.Unlock()
+	return m
+}
+
+// backgroundMetrics are those that snapMu guards.
+func (s *Store) backgroundMetrics() Metrics {
+	m := s.stats
 	m.DeltaCount = len(s.chain.deltas)
 	m.DeltaBytes, m.BaseBytes = s.chain.deltaBytes(), s.chain.baseBytes
-	if s.db != nil {
-		pm := s.db.db.Metrics()
-		m.PebbleOpen = true
-		m.PebbleBytes = int64(pm.DiskSpaceUsage())
-		m.L0Sublevels = int(pm.Levels[0].Sublevels)
-		m.CacheBytes = pm.BlockCache.Size
-		for i := range pm.Levels {
-			m.CompactedBytes += int64(pm.Levels[i].TableBytesCompacted)
-		}
+	if s.db == nil {
+		return m
+	}
+	pm := s.db.db.Metrics()
+	m.PebbleOpen = true
+	m.PebbleBytes = int64(pm.DiskSpaceUsage())
+	m.L0Sublevels = int(pm.Levels[0].Sublevels)
+	m.CacheBytes = pm.BlockCache.Size
+	for i := range pm.Levels {
+		m.CompactedBytes += int64(pm.Levels[i].TableBytesCompacted)
 	}
 	return m
 }
