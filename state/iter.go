@@ -288,7 +288,7 @@ func (it *Iter) closeCold() {
 	it.coldIter = nil
 }
 
-// Close releases the iterator. Err stays valid until the part's next scan.
+// Close releases the iterator. Err stays valid until the part's next scan, which may reuse the Iter: close it once.
 func (it *Iter) Close() {
 	if it.overlay == nil {
 		return

@@ -10,6 +10,11 @@ import (
 )
 
 // SnapshotFormat is the version of snapshot descriptions and of the files they name. A newer one is refused.
+//
+// Format 1: deltas are SSTs of Pebble's table format 5 (columnar blocks, Snappy, sequence number 0) with keys
+// [key group u16 BE][table id u32 BE][key], point sets and point deletes only; a base is the file set of a Pebble DB of major
+// format version 19, SSTs named "<incarnation>/<file>", the rest "<incarnation>/base-<n>/<file>"; the last element of a name is
+// the name of the file in the DB's folder. Sizes and checksums (CRC-32C) cover whole files.
 const SnapshotFormat = 1
 
 // run is what one part contributes to a delta, in order of keys.
