@@ -1,0 +1,194 @@
+package op_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/streamdb/streamdb/exec/op/optest"
+	"github.com/streamdb/streamdb/planner/plan"
+	"github.com/streamdb/streamdb/types"
+)
+
+var defaultFrame = plan.Frame{Mode: plan.FrameRange, Start: plan.Bound{Kind: plan.UnboundedPreceding}, End: plan.Bound{Kind: plan.CurrentRow}}
+
+func over(fn string, t types.Type, args ...int) plan.OverCall {
+	return plan.OverCall{Func: fn, Type: t, Args: args, Filter: -1, Frame: defaultFrame}
+}
+
+func framed(c plan.OverCall, mode plan.FrameMode, start, end plan.Bound, exclude string) plan.OverCall {
+	c.Frame = plan.Frame{Mode: mode, Start: start, End: end, Exclude: exclude}
+	return c
+}
+
+func bound(kind plan.BoundKind, n int64) plan.Bound {
+	return plan.Bound{Kind: kind, Offset: &types.Datum{Type: types.Int8, Int: n}}
+}
+
+func overNode(in *plan.Node, part []int, order []plan.SortKey, calls ...plan.OverCall) *plan.Node {
+	n := &plan.Node{ID: 13, Kind: plan.KindOver, Inputs: []*plan.Node{in}, Key: in.Key, Over: &plan.Over{PartitionBy: part, Order: order, Calls: calls}}
+	n.Schema = append(n.Schema, in.Schema...)
+	for i, c := range calls {
+		n.Schema = append(n.Schema, types.Column{Name: fmt.Sprint("w", i), Type: c.Type})
+	}
+	return n
+}
+
+func TestOverLagLead(t *testing.T) {
+	in := input([]int{0}, schema("id", types.Int4, "o", types.Int4, "v", types.Int4, "two", types.Int4, "minus", types.Int4, "zero", types.Int4))
+	optest.Run(t, optest.Spec{
+		Node: overNode(in, nil, []plan.SortKey{{Column: 1}, {Column: 0}}, over("lag(anyelement)", types.Int4, 2),
+			over("lead(anycompatible,int4,anycompatible)", types.Int4, 2, 3, 4), over("lag(anyelement,int4)", types.Int4, 2, 5),
+			over("last_value(anyelement)", types.Int4, 2)),
+		Epochs: []optest.Epoch{
+			{In: []string{"+ 1 10 100 2 -1 0\n+ 2 20 200 2 -1 0\n+ 3 30 300 2 -1 0"},
+				Want: "+ 1 10 100 2 -1 0 NULL 300 100 100\n+ 2 20 200 2 -1 0 100 -1 200 200\n+ 3 30 300 2 -1 0 200 -1 300 300"},
+			{In: []string{"- 2 20 200 2 -1 0"}, Want: "+ 1 10 100 2 -1 0 NULL -1 100 100\n+ 3 30 300 2 -1 0 100 -1 300 300"},
+			{In: []string{"+ 3 5 300 2 -1 0\n- 3 30 300 2 -1 0"}, Want: "+ 1 10 100 2 -1 0 300 -1 100 100\n+ 3 5 300 2 -1 0 NULL -1 300 300"},
+			{In: []string{"+ 4 7 NULL 2 -1 0"},
+				Want: "+ 1 10 100 2 -1 0 NULL -1 100 100\n+ 3 5 300 2 -1 0 NULL 100 300 300\n+ 4 7 NULL 2 -1 0 300 -1 NULL NULL"},
+		},
+	})
+}
+
+func TestOverRanks(t *testing.T) {
+	in := input([]int{0}, schema("id", types.Int4, "k", types.Int4, "v", types.Int4, "n", types.Int4))
+	optest.Run(t, optest.Spec{
+		Node: overNode(in, []int{1}, []plan.SortKey{{Column: 2}}, over("rank()", types.Int8), over("dense_rank()", types.Int8),
+			over("percent_rank()", types.Float8), over("cume_dist()", types.Float8), over("ntile(int4)", types.Int4, 3), over("row_number()", types.Int8)),
+		Route: [][]int{{1}},
+		Epochs: []optest.Epoch{
+			{In: []string{"+ 1 1 5 2\n+ 2 1 5 2\n+ 3 1 7 2\n+ 4 2 1 2\n+ 5 1 9 2"},
+				Want: "+ 1 1 5 2 1 1 0 0.5 1 1\n+ 2 1 5 2 1 1 0 0.5 1 2\n+ 3 1 7 2 3 2 0.6666666666666666 0.75 2 3\n" +
+					"+ 5 1 9 2 4 3 1 1 2 4\n+ 4 2 1 2 1 1 0 1 1 1"},
+			{In: []string{"- 1 1 5 2"},
+				Want: "+ 2 1 5 2 1 1 0 0.3333333333333333 1 1\n+ 3 1 7 2 2 2 0.5 0.6666666666666666 1 2\n" +
+					"+ 5 1 9 2 3 3 1 1 2 3\n+ 4 2 1 2 1 1 0 1 1 1"},
+		},
+	})
+}
+
+// TestOverFrames compares sums over frames with sums over the rows that the definition of the frame picks, one by one.
+func TestOverFrames(t *testing.T) {
+	kinds := []plan.BoundKind{plan.UnboundedPreceding, plan.Preceding, plan.CurrentRow, plan.Following, plan.UnboundedFollowing}
+	optest.Check(t, 40, func(rt *rapid.T) optest.Spec {
+		mode := rapid.SampledFrom([]plan.FrameMode{plan.FrameRows, plan.FrameRange, plan.FrameGroups}).Draw(rt, "mode")
+		s := rapid.IntRange(0, 3).Draw(rt, "start")
+		e := rapid.IntRange(max(s, 1), 4).Draw(rt, "end")
+		exclude := rapid.SampledFrom([]string{"", "current", "group", "ties"}).Draw(rt, "exclude")
+		so, eo := int64(rapid.IntRange(0, 2).Draw(rt, "so")), int64(rapid.IntRange(0, 2).Draw(rt, "eo"))
+		call := framed(over("sum(int4)", types.Int8, 2), mode, bound(kinds[s], so), bound(kinds[e], eo), exclude)
+		low := framed(over("min(int4)", types.Int4, 2), mode, bound(kinds[s], so), bound(kinds[e], eo), exclude)
+		node := overNode(input([]int{0}, keyedSchema), nil, []plan.SortKey{{Column: 1}}, call, low)
+		return optest.Spec{Node: node, Epochs: history(rt, 1), Oracle: func(in []*types.Chunk) (*types.Chunk, error) {
+			return naiveFrames(rt, in[0], node, mode, kinds[s], so, kinds[e], eo, exclude), nil
+		}}
+	})
+}
+
+func naiveFrames(t require.TestingT, c *types.Chunk, node *plan.Node, mode plan.FrameMode, sk plan.BoundKind, so int64, ek plan.BoundKind, eo int64,
+	exclude string) *types.Chunk {
+	// Order: column 1 with NULLs last, ties by id.
+	rank := func(i int) (int64, bool) { return c.Cols[1].Int[i], c.Cols[1].IsNull(i) }
+	less := func(a, b int) int {
+		x, xn := rank(a)
+		y, yn := rank(b)
+		switch {
+		case xn != yn && xn:
+			return 1
+		case xn != yn:
+			return -1
+		case !xn && x != y:
+			return int(x - y)
+		}
+		return 0
+	}
+	pos := make([]int64, c.N)   // row number
+	group := make([]int64, c.N) // peer group number
+	for i := range c.N {
+		groups := map[string]bool{}
+		for j := range c.N {
+			d := less(j, i)
+			if d < 0 || d == 0 && c.Cols[0].Int[j] < c.Cols[0].Int[i] {
+				pos[i]++
+			}
+			if d < 0 {
+				x, null := rank(j)
+				groups[fmt.Sprint(x*2, null)] = true
+				if null {
+					groups["null"] = true
+				}
+			}
+		}
+		group[i] = int64(len(groups))
+	}
+	out := types.NewChunk(node.Schema.Types())
+	for i := range c.N {
+		sum, low, n := int64(0), int64(1<<40), 0
+		for j := range c.N {
+			// at measures how far j is behind i in the frame's unit.
+			at := group[j] - group[i]
+			comparable, bothNull := true, false
+			switch mode {
+			case plan.FrameRows:
+				at = pos[j] - pos[i]
+			case plan.FrameRange:
+				x, xn := rank(i)
+				y, yn := rank(j)
+				at = y - x
+				comparable = !xn && !yn
+				if xn && yn {
+					at, comparable, bothNull = 0, true, true
+				}
+			}
+			in := func(kind plan.BoundKind, off int64, start bool) bool {
+				if bothNull { // NULLs are within any offset of NULLs
+					return true
+				}
+				if !comparable && (kind == plan.Preceding || kind == plan.Following || kind == plan.CurrentRow) {
+					// A NULL and a value: NULLs are last.
+					if start {
+						return less(j, i) > 0
+					}
+					return less(j, i) < 0
+				}
+				switch kind {
+				case plan.Preceding:
+					off = -off
+				case plan.CurrentRow:
+					off = 0
+				case plan.UnboundedPreceding, plan.UnboundedFollowing:
+					return true
+				}
+				if start {
+					return at >= off
+				}
+				return at <= off
+			}
+			if !in(sk, so, true) || !in(ek, eo, false) {
+				continue
+			}
+			peer := less(i, j) == 0
+			if exclude == "current" && i == j || exclude == "group" && peer || exclude == "ties" && peer && i != j {
+				continue
+			}
+			n++
+			sum += c.Cols[2].Int[j]
+			low = min(low, c.Cols[2].Int[j])
+		}
+		for k := range 3 {
+			out.Cols[k].Append(c.Cols[k], i)
+		}
+		if n == 0 {
+			out.Cols[3].AppendNull()
+			out.Cols[4].AppendNull()
+		} else {
+			out.Cols[3].AppendDatum(types.Datum{Type: types.Int8, Int: sum})
+			out.Cols[4].AppendDatum(types.Datum{Type: types.Int4, Int: low})
+		}
+		out.PushWeight(1)
+	}
+	return out
+}
