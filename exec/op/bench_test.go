@@ -1,0 +1,199 @@
+package op_test
+
+import (
+	"fmt"
+	"math/bits"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/streamdb/streamdb/checkpoint"
+	"github.com/streamdb/streamdb/exec/op"
+	"github.com/streamdb/streamdb/planner/plan"
+	"github.com/streamdb/streamdb/sql/expr"
+	"github.com/streamdb/streamdb/sql/functions"
+	"github.com/streamdb/streamdb/state"
+	"github.com/streamdb/streamdb/types"
+)
+
+type discard struct{ rows int }
+
+func (d *discard) Emit(c *types.Chunk) error { d.rows += c.Rows(); return nil }
+
+func (*discard) EmitWatermark(op.Watermark) error { return nil }
+
+func openBench(b *testing.B, n *plan.Node) op.Operator {
+	o, err := op.New(n)
+	require.NoError(b, err)
+	ctx := &op.Context{Node: n, Parallelism: 1, Lib: functions.Builtins(), Env: &expr.Env{Format: types.DefaultFormat()},
+		Groups: state.Range{To: state.DefaultMaxParallelism}, Store: state.NewMemory(state.DefaultMaxParallelism)}
+	for _, in := range n.Inputs {
+		ctx.InputTypes = append(ctx.InputTypes, in.Schema.Types())
+	}
+	require.NoError(b, o.Open(ctx))
+	return o
+}
+
+// keyedChunks returns chunks of (key, window, value) with uniform keys.
+func keyedChunks(n, keys int) []*types.Chunk {
+	r := rand.New(rand.NewPCG(1, uint64(keys)))
+	var cs []*types.Chunk
+	for range n {
+		c := &types.Chunk{N: types.MaxChunkRows}
+		for range 3 {
+			c.Cols = append(c.Cols, types.NewVector(types.Int8, types.MaxChunkRows))
+		}
+		for i := range c.N {
+			c.Cols[0].Int[i] = int64(r.IntN(keys)) * 7919
+			c.Cols[1].Int[i] = int64(r.IntN(2)) * 10_000_000
+			c.Cols[2].Int[i] = int64(r.IntN(1000))
+		}
+		cs = append(cs, c)
+	}
+	return cs
+}
+
+// BenchmarkAgg is count(*) and sum per (key, window). Limit is the loop one would write by hand for exactly this query over the same kind of table.
+func BenchmarkAgg(b *testing.B) {
+	for _, keys := range []int{5_000, 500_000} {
+		cs := keyedChunks(256, keys)
+		in := &plan.Node{Key: []int{0}, AppendOnly: true, Schema: schema("k", types.Int8, "w", types.Timestamp, "v", types.Int8)}
+		for _, group := range [][]int{{0}, {0, 1}} {
+			b.Run(fmt.Sprintf("keys=%d/columns=%d/operator", keys, len(group)), func(b *testing.B) {
+				o := openBench(b, aggNode(in, group, call("count(*)", types.Int8), call("sum(int8)", types.NumericType, 2)))
+				out := &discard{}
+				for _, c := range cs {
+					require.NoError(b, o.Process(0, c, out))
+				}
+				require.NoError(b, o.Barrier(checkpoint.Barrier{Epoch: 1}, out))
+				b.ResetTimer()
+				for i := 0; b.Loop(); i++ {
+					require.NoError(b, o.Process(0, cs[i%len(cs)], out))
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/types.MaxChunkRows, "ns/row")
+			})
+			b.Run(fmt.Sprintf("keys=%d/columns=%d/limit", keys, len(group)), func(b *testing.B) {
+				t := newLimitTable()
+				for _, c := range cs {
+					t.add(c, len(group) == 2)
+				}
+				b.ResetTimer()
+				for i := 0; b.Loop(); i++ {
+					t.add(cs[i%len(cs)], len(group) == 2)
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/types.MaxChunkRows, "ns/row")
+			})
+		}
+	}
+}
+
+type limitRow struct{ k, w, count, sum int64 }
+
+type limitTable struct {
+	slots []uint64
+	rows  []limitRow
+}
+
+func newLimitTable() *limitTable { return &limitTable{slots: make([]uint64, 1<<21)} }
+
+func (t *limitTable) add(c *types.Chunk, two bool) {
+	shift := 64 - bits.TrailingZeros(uint(len(t.slots)))
+	mask := uint64(len(t.slots) - 1)
+	w := int64(0)
+	for i, k := range c.Cols[0].Int {
+		if two {
+			w = c.Cols[1].Int[i]
+		}
+		hi, lo := bits.Mul64(uint64(k)^0xa0761d6478bd642f, uint64(w)^0xe7037ed1a0b428db)
+		h := hi ^ lo
+		p := h >> shift
+		for {
+			s := t.slots[p&mask]
+			if s == 0 {
+				t.rows = append(t.rows, limitRow{k: k, w: w, count: 1, sum: c.Cols[2].Int[i]})
+				t.slots[p&mask] = h<<32 | uint64(len(t.rows))
+				break
+			}
+			if s>>32 == h&0xffffffff {
+				if r := &t.rows[uint32(s)-1]; r.k == k && r.w == w {
+					r.count++
+					r.sum += c.Cols[2].Int[i]
+					break
+				}
+			}
+			p++
+		}
+	}
+}
+
+// BenchmarkAggBarrier is the cost of a changed group at the barrier.
+func BenchmarkAggBarrier(b *testing.B) {
+	cs := keyedChunks(64, 50_000)
+	in := &plan.Node{Key: []int{0}, AppendOnly: true, Schema: schema("k", types.Int8, "w", types.Timestamp, "v", types.Int8)}
+	for _, ckpt := range []uint64{0, 1} {
+		b.Run(fmt.Sprintf("checkpoint=%d", ckpt), func(b *testing.B) {
+			o := openBench(b, aggNode(in, []int{0}, call("count(*)", types.Int8), call("sum(int8)", types.NumericType, 2)))
+			out := &discard{}
+			rows := 0
+			b.ResetTimer()
+			for i := 0; b.Loop(); i++ {
+				b.StopTimer()
+				for _, c := range cs {
+					require.NoError(b, o.Process(0, c, out))
+				}
+				out.rows = 0
+				b.StartTimer()
+				require.NoError(b, o.Barrier(checkpoint.Barrier{Epoch: uint64(i + 1), Checkpoint: ckpt}, out))
+				rows += out.rows
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(rows), "ns/row-out")
+		})
+	}
+}
+
+// BenchmarkJoin builds one side with new keys, then probes it.
+func BenchmarkJoin(b *testing.B) {
+	s := schema("id", types.Int8, "k", types.Int8, "v", types.Text)
+	const rows = 1 << 20
+	var build []*types.Chunk
+	for n := range rows / types.MaxChunkRows {
+		c := types.NewChunk(s.Types())
+		for i := range types.MaxChunkRows {
+			id := int64(n*types.MaxChunkRows + i)
+			c.Cols[0].Int = append(c.Cols[0].Int, id)
+			c.Cols[1].Int = append(c.Cols[1].Int, id*7919)
+			c.Cols[2].Str = append(c.Cols[2].Str, "twenty bytes of text")
+			c.N++
+		}
+		build = append(build, c)
+	}
+	for _, appendOnly := range []bool{true, false} {
+		in := &plan.Node{Key: []int{0}, AppendOnly: appendOnly, Schema: s}
+		n := joinNode(in, in, plan.Inner, []int{1}, []int{1}, []int{0, 3}, nil)
+		b.Run(fmt.Sprintf("build/append=%v", appendOnly), func(b *testing.B) {
+			out := &discard{}
+			for b.Loop() {
+				o := openBench(b, n)
+				for _, c := range build {
+					require.NoError(b, o.Process(0, c, out))
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/rows, "ns/row")
+		})
+	}
+	in := &plan.Node{Key: []int{0}, AppendOnly: true, Schema: s}
+	o := openBench(b, joinNode(in, in, plan.Inner, []int{1}, []int{1}, []int{0, 3}, nil))
+	out := &discard{}
+	for _, c := range build {
+		require.NoError(b, o.Process(0, c, out))
+	}
+	b.Run("insert and probe, one match", func(b *testing.B) {
+		n := 0
+		for b.Loop() && n < len(build) {
+			require.NoError(b, o.Process(1, build[n], out))
+			n++
+		}
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n)/types.MaxChunkRows, "ns/row")
+	})
+}
