@@ -147,6 +147,8 @@ func (c *Coordinator) dispatch(actions []action, spawn func(func(context.Context
 			}
 		case actReply:
 			a.request.done <- reply{id: a.id, err: a.err}
+		case actRestart:
+			a.restart.done <- a.err
 		case actFailJob:
 			if c.env.FailJob != nil {
 				c.env.FailJob(a.job, a.err)
@@ -245,6 +247,23 @@ func (c *Coordinator) Config() Config {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.config
+}
+
+// Restart is how a failed job, with all that read from it, finds what to restart from: it gives up what they have in flight, waits for a
+// publication that has begun with their states, and returns the newest completed checkpoint, nil when there is none. Restarting from
+// anything else would let a state be published that the restarted job has left behind. Before the call the jobs must have begun to answer
+// Trigger with ErrNotRunning.
+func (c *Coordinator) Restart(ctx context.Context, jobs []uint64) (*Manifest, error) {
+	r := &restart{jobs: jobs, done: make(chan error, 1)}
+	if !c.box.post(evRestart{r}) {
+		return nil, shuttingDown()
+	}
+	select {
+	case err := <-r.done:
+		return c.Latest(), err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // Latest returns the newest completed checkpoint of all jobs, nil when there is none: what a failed job restarts from.

@@ -43,16 +43,16 @@ func TestPeriodic(t *testing.T) {
 		r := newRig(t, every(time.Second), object.NewMemory(""), nil, a).run()
 		time.Sleep(10*time.Second + time.Millisecond)
 		synctest.Wait()
-		require.InDelta(t, 10, len(a.triggers), 1)
-		for i := 1; i < len(a.triggers); i++ {
-			require.Equal(t, time.Second, a.triggers[i].Sub(a.triggers[i-1]))
+		require.InDelta(t, 10, len(a.times()), 1)
+		for i := 1; i < len(a.times()); i++ {
+			require.Equal(t, time.Second, a.times()[i].Sub(a.times()[i-1]))
 		}
 		cfg := every(100 * time.Millisecond)
 		require.NoError(t, r.c.SetConfig(cfg))
-		n := len(a.triggers)
+		n := len(a.times())
 		time.Sleep(time.Second + time.Millisecond)
 		synctest.Wait()
-		require.Equal(t, n+10, len(a.triggers), "settings apply at once")
+		require.Equal(t, n+10, len(a.times()), "settings apply at once")
 		require.NoError(t, r.end())
 	})
 }
@@ -66,9 +66,9 @@ func TestMinPauseCountsFromTheLastSuccess(t *testing.T) {
 		r := newRig(t, cfg, object.NewMemory(""), nil, a).run()
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
-		require.Greater(t, len(a.triggers), 5)
-		for i := 1; i < len(a.triggers); i++ {
-			require.Equal(t, 1500*time.Millisecond, a.triggers[i].Sub(a.triggers[i-1]))
+		require.Greater(t, len(a.times()), 5)
+		for i := 1; i < len(a.times()); i++ {
+			require.Equal(t, 1500*time.Millisecond, a.times()[i].Sub(a.times()[i-1]))
 		}
 		require.NoError(t, r.end())
 	})
@@ -95,10 +95,10 @@ func TestNoChangeNoWrite(t *testing.T) {
 		r.mu.Unlock()
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		n := len(a.triggers)
+		n := len(a.times())
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		require.Equal(t, n, len(a.triggers), "a quiet database is not even asked")
+		require.Equal(t, n, len(a.times()), "a quiet database is not even asked")
 
 		r.setCatalog(7)
 		_, err := r.checkpoint()
@@ -183,9 +183,9 @@ func TestASlowJobDelaysOnlyItsReaders(t *testing.T) {
 		require.Contains(t, durable(t, store), "3: ")
 		require.NotContains(t, durable(t, store), "1: ", "still at it")
 		require.NotContains(t, durable(t, store), "2: ", "acknowledged, but its input has not")
-		require.Len(t, slow.triggers, 1)
-		require.Len(t, reader.triggers, 1, "left out while its input is busy")
-		require.Greater(t, len(fast.triggers), 3)
+		require.Len(t, slow.times(), 1)
+		require.Len(t, reader.times(), 1, "left out while its input is busy")
+		require.Greater(t, len(fast.times()), 3)
 		time.Sleep(6 * time.Second)
 		synctest.Wait()
 		require.Contains(t, durable(t, store), "1: 1/1, 2: 1/1, 3: ", "both come in one later batch")
@@ -288,6 +288,43 @@ func TestAJobDroppedInFlightIsGivenUp(t *testing.T) {
 	})
 }
 
+// A job that fails after it has acknowledged must not have that state published behind its back.
+func TestRestartGivesUpWhatIsInFlight(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := objecttest.NewFaulty(object.NewMemory(""), nil)
+		a, reader, slow := job(1), job(2, 1), job(3)
+		cfg := manual()
+		cfg.GroupWindow = time.Minute
+		r := newRig(t, cfg, store, nil, a, reader, slow).run()
+		_, err := r.checkpoint()
+		require.NoError(t, err)
+		slow.set(after(5 * time.Second))
+		go func() { _, _ = r.checkpoint() }()
+		time.Sleep(time.Second)
+		m, err := r.c.Restart(context.Background(), []uint64{1, 2})
+		require.NoError(t, err)
+		require.Equal(t, uint64(1), m.Jobs[1].Checkpoint)
+		time.Sleep(time.Minute)
+		require.Equal(t, "1: 1/1, 2: 1/1, 3: 2/2", durable(t, store))
+
+		// While its state is being published, the outcome is waited for.
+		slow.set(nil)
+		store.SetFaults(func(_ int, op, key string) (objecttest.Fault, bool) { return objecttest.FailBefore, key == headKey })
+		go func() { _, _ = r.checkpoint() }()
+		time.Sleep(time.Second)
+		go func() {
+			time.Sleep(time.Hour)
+			store.SetFaults(nil)
+		}()
+		start := time.Now()
+		m, err = r.c.Restart(context.Background(), []uint64{1, 2})
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, time.Since(start), time.Hour)
+		require.Equal(t, uint64(3), m.Jobs[1].Checkpoint)
+		require.NoError(t, r.end())
+	})
+}
+
 func TestShutdown(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := object.NewMemory("")
@@ -296,7 +333,7 @@ func TestShutdown(t *testing.T) {
 		require.NoError(t, r.c.FinalCheckpoint(context.Background()))
 		require.Equal(t, "1: 1/1", durable(t, store))
 		time.Sleep(time.Minute)
-		require.Len(t, a.triggers, 1, "no periodic ones after the last")
+		require.Len(t, a.times(), 1, "no periodic ones after the last")
 		a.set(silent)
 		result := make(chan error, 1)
 		go func() {

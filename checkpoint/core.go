@@ -32,6 +32,7 @@ type core struct {
 	known     map[uint64]Participant
 	busy      map[uint64]uint64 // participant → the pending id it has not finished
 	requests  []*request
+	restarts  []*restart
 	last      bool // no more periodic triggers
 
 	publishing *batch
@@ -107,6 +108,12 @@ type request struct {
 	done      chan reply // capacity 1
 }
 
+// restart is a job runtime that waits to know what its jobs restart from.
+type restart struct {
+	jobs []uint64
+	done chan error // capacity 1
+}
+
 type reply struct {
 	id  uint64
 	err error
@@ -141,6 +148,7 @@ type (
 		result *published
 		err    error
 	}
+	evRestart   struct{ r *restart }
 	evDrop      struct{ job uint64 }
 	evConfig    struct{ cfg Config }
 	evSwept     struct{ err error }
@@ -156,6 +164,7 @@ func (evTriggered) isEvent() {}
 func (evAck) isEvent()       {}
 func (evDecline) isEvent()   {}
 func (evPublished) isEvent() {}
+func (evRestart) isEvent()   {}
 func (evDrop) isEvent()      {}
 func (evConfig) isEvent()    {}
 func (evSwept) isEvent()     {}
@@ -183,6 +192,10 @@ type (
 		id      uint64
 		err     error
 	}
+	actRestart struct {
+		restart *restart
+		err     error
+	}
 	actFailJob struct {
 		job uint64
 		err error
@@ -199,6 +212,7 @@ func (actTrigger) isAction() {}
 func (actPublish) isAction() {}
 func (actNotify) isAction()  {}
 func (actReply) isAction()   {}
+func (actRestart) isAction() {}
 func (actFailJob) isAction() {}
 func (actLog) isAction()     {}
 
@@ -298,6 +312,11 @@ func (c *core) step(now time.Time, ev event) []action {
 		acts = c.decline(now, e, acts)
 	case evPublished:
 		acts = c.published(now, e, acts)
+	case evRestart:
+		c.restarts = append(c.restarts, e.r)
+		for _, job := range e.r.jobs {
+			acts = c.failOpen(now, job, fmt.Errorf("%w: it is restarting", ErrNotRunning), acts)
+		}
 	case evDrop:
 		c.drop(e.job)
 		c.stats.forget(e.job)
@@ -329,6 +348,7 @@ func (c *core) advance(now time.Time, acts []action) []action {
 		return acts
 	}
 	acts = c.settle(now, acts)
+	acts = c.answerRestarts(acts)
 	acts = c.publish(now, acts)
 	if c.beginning {
 		return acts

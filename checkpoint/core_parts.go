@@ -150,9 +150,25 @@ func (c *core) finish(r *request, id uint64, err error, acts []action) []action 
 
 // failOpen gives up whatever a job has in flight.
 func (c *core) failOpen(now time.Time, job uint64, err error, acts []action) []action {
-	if p := c.find(c.busy[job]); p != nil && p.parts[job].open() {
+	if p := c.find(c.busy[job]); p != nil {
 		acts = c.fail(now, p, job, err, acts)
 	}
+	return acts
+}
+
+// answerRestarts lets runtimes go on whose jobs have nothing in the batch that is being published.
+func (c *core) answerRestarts(acts []action) []action {
+	c.restarts = slices.DeleteFunc(c.restarts, func(r *restart) bool {
+		if c.publishing != nil {
+			for _, ids := range c.publishing.parts {
+				if slices.ContainsFunc(r.jobs, func(job uint64) bool { return slices.Contains(ids, job) }) {
+					return false
+				}
+			}
+		}
+		acts = append(acts, actRestart{restart: r})
+		return true
+	})
 	return acts
 }
 
@@ -359,6 +375,10 @@ func (c *core) stop(now time.Time, err error) []action {
 	for _, r := range slices.Clone(c.requests) {
 		acts = c.finish(r, 0, err, acts)
 	}
+	for _, r := range c.restarts {
+		acts = append(acts, actRestart{restart: r, err: err})
+	}
+	c.restarts = nil
 	c.last = true
 	if c.fatal == nil {
 		c.fatal = pgerr.Newf(pgerr.AdminShutdown, "the checkpoint coordinator has stopped")

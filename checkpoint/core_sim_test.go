@@ -51,6 +51,10 @@ func (s *sim) do(acts []action) {
 				s.inFlight[id] = cp
 			}
 			acts = append(acts, s.core.step(s.now, evTriggered{job: id, id: cp, err: err})...)
+		case actRestart:
+			for _, job := range a.restart.jobs {
+				require.Zero(s.t, s.core.busy[job], "nothing of a restarted job can be published")
+			}
 		case actPublish:
 			require.Empty(s.t, s.batches, "one at a time")
 			s.batches = append(s.batches, a.batch)
@@ -102,7 +106,9 @@ func (s *sim) participants() []Participant {
 
 func (s *sim) step() {
 	s.now = s.now.Add(time.Duration(s.rng.IntN(400)) * time.Millisecond)
-	switch s.rng.IntN(10) {
+	switch s.rng.IntN(11) {
+	case 10:
+		s.restart()
 	case 0:
 		for id := uint64(1); id <= 6; id++ {
 			if s.rng.IntN(2) == 0 {
@@ -175,6 +181,14 @@ func (s *sim) answer() {
 	if s.rng.IntN(5) == 0 {
 		s.do(s.core.step(s.now, evAck{&JobState{Job: id, Checkpoint: cp}})) // twice
 	}
+}
+
+// restart fails a job: it goes back to what is durable when it is told to, and owes no answers any more.
+func (s *sim) restart() {
+	id := uint64(1 + s.rng.IntN(6))
+	r := &restart{jobs: []uint64{id}, done: make(chan error, 1)}
+	s.do(s.core.step(s.now, evRestart{r}))
+	delete(s.inFlight, id)
 }
 
 func (s *sim) publish() {

@@ -68,6 +68,13 @@ func (j *scripted) NotifyComplete(id uint64) {
 }
 func (j *scripted) NotifyAborted(id uint64) { j.note("abort %d", id) }
 
+// times is when it was triggered.
+func (j *scripted) times() []time.Time {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Clone(j.triggers)
+}
+
 func (j *scripted) set(answer func(j *scripted, b Barrier) error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
