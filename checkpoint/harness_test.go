@@ -22,7 +22,11 @@ import (
 	"github.com/streamdb/streamdb/storage/object"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// Idle connections of the HTTP client, which ends them by itself.
+		goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"))
+}
 
 // scripted is a participant that answers as the test says.
 type scripted struct {

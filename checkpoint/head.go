@@ -72,7 +72,9 @@ func (p *publisher) claim(ctx context.Context) (m *Manifest, next uint64, err er
 			}
 		}
 		m, next, err = p.tryClaim(ctx)
-		if err == nil || !errors.Is(err, object.ErrPrecondition) && !object.IsRetryable(err) {
+		// An object may be missing because the server before has just moved on; when it stays missing, it is lost.
+		moved := errors.Is(err, object.ErrNotFound) && attempt < loadAttempts
+		if err == nil || !errors.Is(err, object.ErrPrecondition) && !object.IsRetryable(err) && !moved {
 			return m, next, err
 		}
 	}
@@ -88,7 +90,7 @@ func (p *publisher) tryClaim(ctx context.Context) (*Manifest, uint64, error) {
 	first := uint64(1)
 	if old != nil {
 		// What cannot be read here must not be taken from a server that can.
-		if _, err := loadNewest(ctx, p.store, old); err != nil && !errors.Is(err, object.ErrNotFound) {
+		if _, err := loadNewest(ctx, p.store, old); err != nil {
 			return nil, 0, err
 		}
 		c := *old

@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,23 +78,16 @@ func loadManifest(ctx context.Context, store object.Store, at manifestRef) (*Man
 	return manifestOf(doc, at), nil
 }
 
+// wanted is bytes to be read, and what to do with them.
+type wanted struct {
+	ref ref
+	set func([]byte)
+}
+
 // resolve reads catalog, positions, operator states and inline files of m.
 func resolve(ctx context.Context, store object.Store, m *Manifest) error {
-	group, gctx := errgroup.WithContext(ctx)
-	group.SetLimit(fetchParallelism)
-	var mu sync.Mutex
-	read := func(r ref, set func([]byte)) {
-		group.Go(func() error {
-			data, err := readRef(gctx, store, r)
-			if err != nil {
-				return err
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			set(data)
-			return nil
-		})
-	}
+	var all []wanted
+	read := func(r ref, set func([]byte)) { all = append(all, wanted{r, set}) }
 	if m.catalogRef != nil {
 		read(*m.catalogRef, func(b []byte) { m.Catalog = b })
 	}
@@ -115,29 +109,57 @@ func resolve(ctx context.Context, store object.Store, m *Manifest) error {
 			}
 		}
 	}
-	if err := group.Wait(); err != nil {
+	if err := readAll(ctx, store, all); err != nil {
 		return fmt.Errorf("read checkpoint %d: %w", m.ID, err)
 	}
 	return nil
 }
 
-// readRef reads and checks the bytes of r, which are few.
-func readRef(ctx context.Context, store object.Store, r ref) ([]byte, error) {
-	data, where := r.Inline, "inline data of a manifest"
-	if r.Object != "" {
-		var err error
-		where = store.String() + "/" + r.Object
-		if data, err = store.GetRange(ctx, r.Object, r.Offset, r.Size); err != nil {
-			return nil, err
+// readAll reads many small pieces, those that lie near each other in one object with one call.
+func readAll(ctx context.Context, store object.Store, all []wanted) error {
+	slices.SortFunc(all, func(a, b wanted) int {
+		return cmp.Or(strings.Compare(a.ref.Object, b.ref.Object), cmp.Compare(a.ref.Offset, b.ref.Offset))
+	})
+	group, gctx := errgroup.WithContext(ctx)
+	group.SetLimit(fetchParallelism)
+	var mu sync.Mutex
+	for len(all) > 0 {
+		n, first := 1, all[0].ref
+		end := first.Offset + first.Size
+		for n < len(all) && all[n].ref.Object == first.Object && all[n].ref.Offset+all[n].ref.Size-first.Offset <= fetchBytes {
+			end = max(end, all[n].ref.Offset+all[n].ref.Size)
+			n++
 		}
+		run := all[:n]
+		all = all[n:]
+		group.Go(func() error {
+			var data []byte
+			if first.Object != "" {
+				var err error
+				if data, err = store.GetRange(gctx, first.Object, first.Offset, end-first.Offset); err != nil {
+					return err
+				}
+			}
+			for _, w := range run {
+				b, where := w.ref.Inline, "inline data of a manifest"
+				if w.ref.Object != "" {
+					from := min(w.ref.Offset-first.Offset, int64(len(data)))
+					b, where = slices.Clone(data[from:min(from+w.ref.Size, int64(len(data)))]), store.String()+"/"+w.ref.Object
+				}
+				if int64(len(b)) != w.ref.Size || castagnoli(b) != w.ref.CRC {
+					return corrupt(where, "%d bytes from offset %d have checksum %08x instead of %d with %08x", len(b), w.ref.Offset, castagnoli(b), w.ref.Size, w.ref.CRC)
+				}
+				if b == nil {
+					b = []byte{}
+				}
+				mu.Lock()
+				w.set(b)
+				mu.Unlock()
+			}
+			return nil
+		})
 	}
-	if int64(len(data)) != r.Size || castagnoli(data) != r.CRC {
-		return nil, corrupt(where, "%d bytes from offset %d have checksum %08x instead of %d with %08x", len(data), r.Offset, castagnoli(data), r.Size, r.CRC)
-	}
-	if data == nil {
-		data = []byte{}
-	}
-	return data, nil
+	return group.Wait()
 }
 
 // Fetch makes the state of s local: every handle of the snapshot it returns has its bytes inline, or a file dir/Name. Files that dir or

@@ -97,10 +97,15 @@ func requireRestores(t *testing.T, store object.Store, want *JobState, local ...
 }
 
 func TestRoundTrip(t *testing.T) {
-	for _, url := range []string{"memory://x", "file://"} {
+	for _, url := range []string{"memory://x", "file://", "s3://"} {
 		t.Run(url, func(t *testing.T) {
-			if url == "file://" {
+			switch url {
+			case "file://":
 				url += t.TempDir()
+			case "s3://":
+				t.Setenv("AWS_ACCESS_KEY_ID", "test")
+				t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+				url = objecttest.NewS3Server(t, "bucket").StoreURL("db")
 			}
 			inner, err := object.Open(context.Background(), url)
 			require.NoError(t, err)
