@@ -1,6 +1,8 @@
 package expr
 
 import (
+	"math/bits"
+
 	"github.com/streamdb/streamdb/types"
 )
 
@@ -152,6 +154,9 @@ func modulusFilter(n *callNode) filterNode {
 	if !ok || mod.v.IsNull(0) || mod.v.Int[0] == 0 || mod.v.Int[0] == -1 {
 		return nil
 	}
+	if m := mod.v.Int[0]; rem.v.Int[0] == 0 && m > 1 && m&(m-1) != 0 {
+		return &divisibleFilter{in: inner.args[0], fall: callFilter{n}, test: newDivisibility(m)}
+	}
 	return &modFilter{in: inner.args[0], mod: mod.v.Int[0], rem: rem.v.Int[0], fall: callFilter{n}}
 }
 
@@ -174,6 +179,61 @@ func (f *modFilter) filter(x *run, rows, sel []uint16) []uint16 {
 	}
 	for _, r := range x.every(rows) {
 		if !a.Null(int(r)) && a.Int[r]%m == rem {
+			sel = append(sel, r)
+		}
+	}
+	return sel
+}
+
+// divisibility tests x % m = 0 with a multiplication: x times the inverse of m's odd part is small exactly for multiples of m
+// (Hacker's Delight, chapter 10).
+type divisibility struct {
+	inverse, offset, limit uint64
+	shift                  int
+}
+
+func newDivisibility(m int64) divisibility {
+	shift := bits.TrailingZeros64(uint64(m))
+	odd := uint64(m) >> shift
+	// Each step doubles the number of right bits, starting with three.
+	inv := odd
+	for range 5 {
+		inv *= 2 - odd*inv
+	}
+	offset := (uint64(1) << 63) / odd &^ (uint64(1)<<shift - 1)
+	return divisibility{inverse: inv, offset: offset, limit: 2 * offset >> shift, shift: shift}
+}
+
+func (d divisibility) holds(x int64) bool {
+	return bits.RotateLeft64(uint64(x)*d.inverse+d.offset, -d.shift) <= d.limit
+}
+
+// divisibleFilter is column % constant = 0.
+type divisibleFilter struct {
+	in   node
+	fall filterNode
+	test divisibility
+}
+
+func (f *divisibleFilter) filter(x *run, rows, sel []uint16) []uint16 {
+	a := f.in.eval(x, rows)
+	if a.IsConst() {
+		return f.fall.filter(x, rows, sel)
+	}
+	d := f.test
+	if rows == nil && a.Valid == nil {
+		k := len(sel)
+		sel = grow(sel, x.n)
+		for i, v := range a.Int[:x.n] {
+			sel[k] = uint16(i)
+			if d.holds(v) {
+				k++
+			}
+		}
+		return sel[:k]
+	}
+	for _, r := range x.every(rows) {
+		if !a.Null(int(r)) && d.holds(a.Int[r]) {
 			sel = append(sel, r)
 		}
 	}

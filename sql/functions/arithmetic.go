@@ -171,7 +171,7 @@ func floatOp(op byte, single bool) expr.Kernel {
 	}
 }
 
-// floatFast computes all rows and reports whether all results are finite and, for products, not zero: then no check can fail.
+// floatFast computes all rows and reports whether all results are finite and no product became zero: then no check can fail.
 func floatFast(op byte, args []expr.Arg, o []float64) bool {
 	a, b := args[0], args[1]
 	if a.IsConst() {
@@ -215,7 +215,7 @@ func floatFast(op byte, args []expr.Arg, o []float64) bool {
 		zero := false
 		for i := range o {
 			o[i] = x[i] * y[i]
-			zero = zero || o[i] == 0
+			zero = zero || o[i] == 0 && x[i] != 0 && y[i] != 0
 		}
 		return !zero && allFinite(o)
 	}
@@ -223,21 +223,25 @@ func floatFast(op byte, args []expr.Arg, o []float64) bool {
 }
 
 func mulConst(o, x []float64, y float64) bool {
+	if y == 0 {
+		return false
+	}
 	zero := false
 	for i := range o {
 		o[i] = x[i] * y
-		zero = zero || o[i] == 0
+		zero = zero || o[i] == 0 && x[i] != 0
 	}
 	return !zero && allFinite(o)
 }
 
-// allFinite: the difference of a finite number with itself is 0, of any other NaN.
+// allFinite adds one to the exponents: only that of infinities and NaN, all ones, reaches the sign bit.
 func allFinite(o []float64) bool {
-	sum := 0.0
+	const exponent, one = 0x7FF << 52, 1 << 52
+	var acc uint64
 	for _, v := range o {
-		sum += v - v
+		acc |= math.Float64bits(v)&exponent + one
 	}
-	return sum == 0
+	return acc>>63 == 0
 }
 
 func floatArithmetic() []entry {

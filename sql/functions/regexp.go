@@ -26,7 +26,19 @@ func regexpFunctions() []entry {
 	similar2 := map2e(strSlot, strSlot, strSlot, similarToRegexp)
 	return append(out,
 		fn("similar_to_escape(text)", "'abc' SIMILAR TO '%(b|d)%'", similar), fn("similar_to_escape(text,text)", "", similar2),
-		fn("similar_escape(text,text)", "", similar2),
+		fn("similar_escape(text,text)", "similar_escape('a%',NULL)", each(func(c *call) error {
+			if c.null(0) {
+				c.setNull()
+				return nil
+			}
+			esc := `\`
+			if !c.null(1) {
+				esc = c.str(1)
+			}
+			re, err := similarToRegexp(c.str(0), esc)
+			c.out.Str[c.row] = re
+			return err
+		})),
 		fn("regexp_match(text,text)", "regexp_match('foobarbequebaz','(bar)(beque)')", each(regexpMatch)),
 		fn("regexp_match(text,text,text)", "regexp_match('ABC','b','i')", each(regexpMatch)),
 		fn("regexp_like(text,text)", "regexp_like('Hello','l+')", each(regexpLike)), fn("regexp_like(text,text,text)", "regexp_like('Hello','L+','i')", each(regexpLike)),

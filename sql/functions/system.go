@@ -254,6 +254,7 @@ func catalogFunctions(null, yes, no expr.Kernel) []entry {
 		fn("pg_relation_is_publishable(regclass)", "", no), fn("pg_relation_filenode(regclass)", "", null),
 		fn("pg_relation_size(regclass)", "", size), fn("pg_relation_size(regclass,text)", "", size), fn("pg_total_relation_size(regclass)", "", size),
 		fn("pg_table_size(regclass)", "", size), fn("pg_indexes_size(regclass)", "", each(func(c *call) error { return c.setInt(0) })),
+		fn("pg_database_size(oid)", "", null), fn("pg_database_size(name)", "", null), // not measured
 		fn("pg_tablespace_location(oid)", "", each(func(c *call) error { return c.setStr("") })),
 		fn("obj_description(oid)", "", comment(func(c *call) (string, int32) { return commentClassAny, 0 })),
 		fn("obj_description(oid,name)", "", comment(func(c *call) (string, int32) { return c.str(1), 0 })),

@@ -228,6 +228,11 @@ func TestVectorsAgreeWithRows(t *testing.T) {
 				d, bad := oneRow(t, g.reg, e, c, row)
 				require.Equal(t, bad, failed[row], "round %d/%d row %d failed? %s", round, i, row, text)
 				got := v.Get(row)
+				if types.CompareDatum(d, got) != 0 {
+					for _, v := range c.Cols {
+						t.Logf("%s = %v", v.Type, v.Get(row))
+					}
+				}
 				require.Equal(t, 0, types.CompareDatum(d, got), "round %d/%d row %d of %s: alone %v, in chunk %v", round, i, row, text, d, got)
 				delete(failed, row)
 				if !d.Null && d.Bool && target == types.Bool {
