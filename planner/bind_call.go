@@ -85,7 +85,7 @@ func (x *exprCtx) call(e *pgext.Call) (*expr.Expr, error) {
 	case functions.Aggregate:
 		return x.aggregate(e)
 	case functions.Window:
-		return nil, pgerr.Newf(pgerr.WindowingError, "window function %s requires an OVER clause", e.Name).At(pos)
+		return nil, pgerr.Newf(pgerr.WrongObjectType, "window function %s requires an OVER clause", e.Name).At(pos)
 	}
 	if err := x.plainCall(e, pos); err != nil {
 		return nil, err
@@ -97,7 +97,14 @@ func (x *exprCtx) call(e *pgext.Call) (*expr.Expr, error) {
 	if kind == functions.SetOf {
 		return x.setReturning(e, args, pos)
 	}
-	return x.callFunc(e.Name, args, e.Variadic, pos)
+	c, err := x.callFunc(e.Name, args, e.Variadic, pos)
+	if err != nil && e.Schema != "" {
+		// PostgreSQL names the function as it was written.
+		if pe := pgerr.From(err); pe.Code == pgerr.UndefinedFunction {
+			pe.Message = strings.Replace(pe.Message, "function "+e.Name+"(", "function "+e.Schema+"."+e.Name+"(", 1)
+		}
+	}
+	return c, err
 }
 
 // plainCall refuses the decorations that only aggregates take.
@@ -657,7 +664,7 @@ func (x *exprCtx) subscript(e *pgext.Subscript) (*expr.Expr, error) {
 		return b.operatorOn("->", args, pos)
 	}
 	if !args[0].Type.IsArray() {
-		return nil, pgerr.Newf(pgerr.DatatypeMismatch, "cannot subscript type %s because it does not support subscripting", types.T(args[0].Type.OID)).At(pos)
+		return nil, pgerr.Newf(pgerr.DatatypeMismatch, "cannot subscript type %s because it does not support subscripting", types.T(args[0].Type.OID)).At(leftmost(args[0]))
 	}
 	if args[1], err = b.castArg(args[1], types.Int4, "array subscript must have type integer"); err != nil {
 		return nil, err
@@ -678,7 +685,7 @@ func (x *exprCtx) slice(e *pgext.Slice) (*expr.Expr, error) {
 		return nil, err
 	}
 	if !a.Type.IsArray() {
-		return nil, pgerr.Newf(pgerr.DatatypeMismatch, "cannot subscript type %s because it does not support subscripting", types.T(a.Type.OID)).At(pos)
+		return nil, pgerr.Newf(pgerr.DatatypeMismatch, "cannot subscript type %s because it does not support subscripting", types.T(a.Type.OID)).At(leftmost(a))
 	}
 	args := []*expr.Expr{a}
 	for _, bd := range []ast.ExprNode{e.Lo, e.Hi} {

@@ -44,9 +44,23 @@ func (x *exprCtx) bool(e ast.ExprNode) (*expr.Expr, error) {
 // castArg casts implicitly; msg has a %s for the type that does not fit.
 func (b *binder) castArg(c *expr.Expr, t types.Type, msg string) (*expr.Expr, error) {
 	if c.Type.OID != types.OIDUnknown && c.Type.OID != t.OID && !b.reg.CanCast(c.Type, t, functions.Implicit) {
-		return nil, pgerr.Newf(pgerr.DatatypeMismatch, "%s", strings.Replace(msg, "%s", types.T(c.Type.OID).String(), 1)).At(c.Pos)
+		return nil, pgerr.Newf(pgerr.DatatypeMismatch, "%s", strings.Replace(msg, "%s", types.T(c.Type.OID).String(), 1)).At(leftmost(c))
 	}
 	return b.cast(c, t, functions.Implicit)
+}
+
+// leftmost is the position that PostgreSQL reports for a whole expression: where its text begins.
+func leftmost(e *expr.Expr) int {
+	pos := e.Pos
+	if e.Kind == expr.Case {
+		return pos
+	}
+	for _, a := range e.Args {
+		if p := leftmost(a); p >= 0 && p < pos {
+			pos = p
+		}
+	}
+	return pos
 }
 
 func (x *exprCtx) binds(es []ast.ExprNode) ([]*expr.Expr, error) {
@@ -640,8 +654,11 @@ func (x *exprCtx) isNull(e *pgext.IsNull) (*expr.Expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c, err = x.b.known(c); err != nil {
-		return nil, err
+	if c.Kind != expr.Param {
+		// A parameter that is only tested for NULL keeps no type, as in PostgreSQL.
+		if c, err = x.b.known(c); err != nil {
+			return nil, err
+		}
 	}
 	if c.Kind == expr.Row {
 		parts := make([]*expr.Expr, len(c.Args))

@@ -125,11 +125,19 @@ func (s *selecting) targets(keepUnknown bool) error {
 		}
 		it.e, it.to = e, len(s.x.applies)
 		if it.name == "" {
-			it.name = sql.ColumnName(t.X)
+			it.name = columnName(t.X)
 		}
 		s.items = append(s.items, it)
 	}
 	return nil
+}
+
+// columnName is the name of an output column without AS. Since PostgreSQL 15 a bare TRUE or FALSE has none.
+func columnName(e ast.ExprNode) string {
+	if c, ok := pgext.ExprOf(e).(*pgext.Const); ok && c.Kind == pgext.ConstBool {
+		return "?column?"
+	}
+	return sql.ColumnName(e)
 }
 
 // outputColumn finds a select item by its output name; -1 when there is none.
@@ -221,9 +229,15 @@ func (s *selecting) orderBy() error {
 		s.orderItem = append(s.orderItem, item)
 	}
 	for _, d := range s.s.DistinctOn {
-		e, _, err := s.sortItem(d, 0, b.pos(d.OriginTextPosition()), "SELECT DISTINCT ON")
+		at := b.pos(d.OriginTextPosition())
+		e, _, err := s.sortItem(d, 0, at, "SELECT DISTINCT ON")
 		if err != nil {
 			return err
+		}
+		if e.Pos != at {
+			c := *e
+			c.Pos = at
+			e = &c
 		}
 		s.onKeys = append(s.onKeys, e)
 	}

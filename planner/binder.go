@@ -477,7 +477,7 @@ func (b *binder) orderOutput(q *pgext.Query, r *bound, ev *env) error {
 			}
 			return pgerr.Newf(pgerr.FeatureNotSupported, "invalid UNION/INTERSECT/EXCEPT ORDER BY clause").
 				WithDetail("Only result column names can be used, not expressions or functions.").
-				WithHint("Add the expression/function to every SELECT, or move the UNION into a FROM clause.").At(b.pos(k.Pos))
+				WithHint("Add the expression/function to every SELECT, or move the UNION into a FROM clause.").At(b.pos(firstPos(k.X)))
 		}
 		sk, err := b.sortKey(k, found)
 		if err != nil {
@@ -551,6 +551,17 @@ func (b *binder) limitExpr(what string, e ast.ExprNode, ev *env) (*expr.Expr, er
 		}
 	}
 	return c, nil
+}
+
+// firstPos is where the text of an unbound expression begins.
+func firstPos(e ast.ExprNode) int {
+	pos := e.OriginTextPosition()
+	if o, ok := pgext.ExprOf(e).(*pgext.Op); ok {
+		if p := firstPos(o.Args[0]); p >= 0 && p < pos {
+			return p
+		}
+	}
+	return pos
 }
 
 func (b *binder) sortKey(k pgext.SortKey, id int) (sortKey, error) {

@@ -47,7 +47,7 @@ func (r *Relation) column(name string) int {
 func (b *binder) assign(e *expr.Expr, c *RelColumn) (*expr.Expr, error) {
 	if e.Type.OID != types.OIDUnknown && e.Type.OID != c.Type.OID && !b.reg.CanCast(e.Type, c.Type, functions.Assignment) {
 		return nil, pgerr.Newf(pgerr.DatatypeMismatch, "column \"%s\" is of type %s but expression is of type %s", c.Name, types.T(c.Type.OID), types.T(e.Type.OID)).
-			WithHint("You will need to rewrite or cast the expression.").At(e.Pos)
+			WithHint("You will need to rewrite or cast the expression.").At(leftmost(e))
 	}
 	return b.cast(e, c.Type, functions.Assignment)
 }
@@ -444,7 +444,7 @@ func (b *binder) assignments(x *exprCtx, rel *Relation, as []pgext.Assignment, i
 			return pgerr.Newf(pgerr.UndefinedColumn, "column \"%s\" of relation \"%s\" does not exist", name, rel.Name).At(pos)
 		}
 		if seen[i] {
-			return pgerr.Newf(pgerr.SyntaxError, "multiple assignments to same column \"%s\"", name).At(pos)
+			return pgerr.Newf(pgerr.SyntaxError, "multiple assignments to same column \"%s\"", name)
 		}
 		seen[i] = true
 		e, err := b.given(x, v, &rel.Columns[i], "", true)
@@ -547,7 +547,7 @@ func (b *binder) returning(p *PlannedChange, q *sql.Query, sc *scope, ids []int)
 		}
 		name := t.Alias
 		if name == "" {
-			name = sql.ColumnName(t.X)
+			name = columnName(t.X)
 		}
 		add(name, e)
 	}
