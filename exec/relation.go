@@ -304,3 +304,13 @@ func (n *notifier) notify() {
 	close(n.ch)
 	n.ch, n.waiting = nil, false
 }
+
+// Rows returns the approximate number of rows of the newest version.
+func (r *Relation) Rows() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.versions) == 0 {
+		return 0
+	}
+	return r.versions[len(r.versions)-1].Rows
+}

@@ -484,4 +484,5 @@ type sourceNode struct {
 	taken  map[string]bool
 	mu     sync.Mutex
 	final  bool // no further splits will come
+	status map[string]SplitStats
 }

@@ -89,7 +89,9 @@ type subtask struct {
 	arrived  int
 	firstAt  time.Time
 	sink     *materializeOp
-	budget   *state.Budget
+
+	began  time.Time    // when the loop started
+	waited atomic.Int64 // ns spent waiting for input
 }
 
 type leafNode struct {
@@ -292,9 +294,10 @@ func (e *Engine) jobEnv() *expr.Env {
 // loop is the task loop: it takes messages and feeds the tree, reads sources while nothing waits, and turns aligned barriers into the
 // operators' Barrier calls.
 func (t *subtask) loop() error {
+	t.began = time.Now()
 	for {
 		ready := t.sourceReady()
-		ch, m, ok, closed := t.box.take(!ready)
+		ch, m, ok, closed := t.take(!ready)
 		if closed {
 			return errStopped
 		}
@@ -313,6 +316,26 @@ func (t *subtask) loop() error {
 			}
 		}
 	}
+}
+
+// take is inbox.take, counting the time spent waiting.
+func (t *subtask) take(wait bool) (ch int, m message, ok, closed bool) {
+	if ch, m, ok, closed = t.box.take(false); ok || closed || !wait {
+		return ch, m, ok, closed
+	}
+	began := time.Now()
+	ch, m, ok, closed = t.box.take(true)
+	t.waited.Add(int64(time.Since(began)))
+	return ch, m, ok, closed
+}
+
+// busyRatio is the share of its life that the subtask did not wait for input.
+func (t *subtask) busyRatio() float64 {
+	if t.began.IsZero() {
+		return 0
+	}
+	life := float64(time.Since(t.began))
+	return min(1, max(0, 1-float64(t.waited.Load())/life))
 }
 
 func (t *subtask) handle(ch int, m message) error {
@@ -419,6 +442,7 @@ func (t *subtask) barrier(b checkpoint.Barrier) error {
 		stats.Alignment = aligned.Sub(t.firstAt)
 		stats.StartDelay = t.firstAt.Sub(b.Triggered)
 	}
+	t.publishSplits()
 	t.run.report(sealed, cuts, stats)
 	return nil
 }

@@ -1,0 +1,535 @@
+package server
+
+import (
+	"fmt"
+
+	"github.com/streamdb/streamdb/catalog"
+	"github.com/streamdb/streamdb/exec"
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/planner"
+	"github.com/streamdb/streamdb/sql"
+	"github.com/streamdb/streamdb/sql/expr"
+	"github.com/streamdb/streamdb/types"
+)
+
+// maxConflictRetries is how often a statement outside of a block is run again when another transaction was faster.
+const maxConflictRetries = 20
+
+func planChange(st sql.Statement, o planner.Options) (*planner.PlannedChange, error) {
+	switch st := st.(type) {
+	case *sql.Insert:
+		return planner.PlanInsert(st, o)
+	case *sql.Update:
+		return planner.PlanUpdate(st, o)
+	case *sql.Delete:
+		return planner.PlanDelete(st, o)
+	}
+	return nil, pgerr.Newf(pgerr.InternalError, "%T is not a change", st)
+}
+
+// change runs INSERT, UPDATE, DELETE.
+func (d *dispatch) change(st sql.Statement) error {
+	ss := d.ss
+	if ss.tx.readOnly {
+		return pgerr.Newf(pgerr.ReadOnlySQLTransaction, "cannot execute %s in a read-only transaction", statementName(st))
+	}
+	p := d.pre
+	if p == nil || p.change == nil {
+		p = &prepared{stmt: st}
+		if err := ss.plan(p); err != nil {
+			return err
+		}
+	} else if err := ss.fresh(p); err != nil {
+		return err
+	}
+	obj, ok := ss.srv.catalog.Snapshot().Get(p.change.Target.ID)
+	if !ok || obj.Kind != catalog.Table {
+		return pgerr.Newf(pgerr.WrongObjectType, "cannot change %q", p.change.Target.Name).WithHint("Only tables can be written to.")
+	}
+	// Alone in its transaction the statement can be run again after a conflict, and UPDATE and DELETE wait for each other instead.
+	alone := !ss.tx.explicit && len(ss.tx.writes) == 0 && d.last
+	_, insert := st.(*sql.Insert)
+	for try := 0; ; try++ {
+		c := &changer{d: d, p: p, obj: obj}
+		err := c.runLocked(insert)
+		if err == nil {
+			return c.report(st)
+		}
+		if !alone || pgerr.CodeOf(err) != pgerr.SerializationFailure || try == maxConflictRetries {
+			return err
+		}
+		ss.tx.release()
+	}
+}
+
+// changer executes one INSERT, UPDATE or DELETE.
+type changer struct {
+	d     *dispatch
+	p     *prepared
+	obj   *catalog.Object
+	rel   *exec.Relation
+	w     *tableWrites
+	rows  int64
+	seen  map[string]bool // keys of the rows that the statement has updated
+	moves []move
+
+	checks    []*expr.Program
+	returning []*expr.Program
+	out       *types.Chunk // RETURNING rows
+	env       *expr.Env
+}
+
+// runLocked runs the statement and, when it is alone in its transaction, commits, all under the table's write lock for UPDATE and DELETE.
+func (c *changer) runLocked(insert bool) error {
+	ss := c.d.ss
+	if (!insert || c.p.change.OnConflict != nil) && !ss.tx.explicit {
+		mu := &ss.srv.tableState(c.obj.ID).write
+		mu.Lock()
+		defer mu.Unlock()
+	}
+	if err := c.run(); err != nil {
+		return err
+	}
+	return c.d.endStatement()
+}
+
+func (c *changer) run() error {
+	ss := c.d.ss
+	rels, err := ss.srv.engine.Relations([]uint64{c.obj.ID})
+	if err != nil {
+		return err
+	}
+	c.rel = rels[0]
+	c.env = ss.env(c.d.args)
+	if err := c.compile(); err != nil {
+		return err
+	}
+	ids := c.p.change.Plan.Inputs
+	needTarget := c.p.change.OnConflict != nil || ss.tx.explicit
+	if needTarget {
+		ids = append(append([]uint64(nil), ids...), c.obj.ID)
+	}
+	pins, own, err := ss.pin(c.d.ctx, ids)
+	if err != nil {
+		return err
+	}
+	if own {
+		defer pins.Release()
+	}
+	if err := ss.warnAbout(pins); err != nil {
+		return err
+	}
+	c.w = ss.tx.table(c.rel, c.obj.Constraint)
+	q := &exec.Query{Plan: c.p.change.Plan, Env: c.env, Pinned: pins, Virtual: &systemTables{ss: ss}, Overlay: ss.tx.overlay()}
+	current := pins.Versions[c.obj.ID]
+	q.Emit = func(ch *types.Chunk) error {
+		for i := range ch.Rows() {
+			r := ch.Row(i)
+			for range ch.Weight(r) {
+				if err := c.row(ch, r, current); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	if err := ss.srv.engine.Run(c.d.ctx, q); err != nil {
+		return err
+	}
+	return c.applyMoves()
+}
+
+func (c *changer) compile() error {
+	ss := c.d.ss
+	lib := ss.srv.registry
+	for _, e := range c.p.change.Returning {
+		p, err := expr.Compile(e, lib)
+		if err != nil {
+			return err
+		}
+		c.returning = append(c.returning, p)
+	}
+	if c.returning != nil {
+		c.out = types.NewChunk(c.p.change.ReturningColumns.Types())
+	}
+	o := ss.planOptions(ss.srv.catalog.Snapshot(), nil)
+	for _, ck := range c.obj.Checks {
+		q, err := parseExpression(ck.Text)
+		if err != nil {
+			return err
+		}
+		e, err := planner.BindScalar(q, c.obj.Stored(), o)
+		if err != nil {
+			return err
+		}
+		p, err := expr.Compile(e, lib)
+		if err != nil {
+			return err
+		}
+		c.checks = append(c.checks, p)
+	}
+	return nil
+}
+
+// row applies one row of the plan's result.
+func (c *changer) row(ch *types.Chunk, r int, current *exec.Version) error {
+	n := len(c.obj.Columns)
+	c.rows++
+	switch c.d.kindOf(c.p.stmt) {
+	case insertKind:
+		return c.insert(ch, r, current)
+	case updateKind:
+		return c.update(&types.Chunk{Cols: ch.Cols[:n], N: ch.N}, &types.Chunk{Cols: ch.Cols[n : 2*n], N: ch.N}, ch.Cols[2*n:], r)
+	}
+	old := &types.Chunk{Cols: ch.Cols[:n], N: ch.N}
+	key, row := c.encode(old, r)
+	if c.gone(key) {
+		c.rows--
+		return nil
+	}
+	c.w.put(key, row, nil)
+	return c.returnRow(old, ch.Cols[n:n+c.p.change.Extra], r)
+}
+
+// gone reports that the statement itself has changed the row already: joined rows of UPDATE … FROM and DELETE … USING may name a row twice.
+func (c *changer) gone(key []byte) bool {
+	e, ok := c.w.changes[string(key)]
+	return ok && e.New == nil
+}
+
+func (c *changer) encode(ch *types.Chunk, r int) (key, row []byte) {
+	for _, k := range c.obj.Key {
+		key = types.AppendKey(key, ch.Cols[k], r, false, false)
+	}
+	return key, types.AppendRow(nil, ch.Cols, r)
+}
+
+func (c *changer) insert(ch *types.Chunk, r int, current *exec.Version) error {
+	ch = c.withRowID(ch, r)
+	if ch.N == 1 {
+		r = 0
+	}
+	if err := c.verify(ch, r); err != nil {
+		return err
+	}
+	key, row := c.encode(ch, r)
+	exists := false
+	var existing []byte
+	if e, mine := c.w.changes[string(key)]; mine {
+		exists, existing = e.New != nil, e.New
+	} else if current != nil && c.obj.Constraint != "" {
+		var err error
+		if existing, exists, err = current.Get(0, key); err != nil {
+			return err
+		}
+	}
+	if !exists {
+		old := []byte(nil)
+		if e, mine := c.w.changes[string(key)]; mine {
+			old = e.Old
+		}
+		c.w.put(key, old, row)
+		return c.returnRow(ch, nil, r)
+	}
+	oc := c.p.change.OnConflict
+	if oc == nil {
+		return c.duplicate(ch, r)
+	}
+	c.rows--
+	if oc.DoNothing {
+		return nil
+	}
+	return c.conflict(oc, append([]byte(nil), existing...), key, ch, r)
+}
+
+// conflict is ON CONFLICT DO UPDATE of one row.
+func (c *changer) conflict(oc *planner.PlannedConflict, existing, key []byte, proposed *types.Chunk, r int) error {
+	both := types.NewChunk(append(append([]types.Type(nil), c.rel.Types...), c.rel.Types...))
+	n := len(c.rel.Types)
+	if _, err := types.DecodeRow(existing, both.Cols[:n]); err != nil {
+		return err
+	}
+	for i, v := range both.Cols[n:] {
+		v.Append(proposed.Cols[i], r)
+	}
+	both.N = 1
+	if oc.Where != nil {
+		ok, err := c.eval(oc.Where, both)
+		if err != nil {
+			return err
+		}
+		if ok.IsNull(0) || !ok.Bool[0] {
+			return nil
+		}
+	}
+	next := types.NewChunk(c.rel.Types)
+	for i, e := range oc.Set {
+		v, err := c.eval(e, both)
+		if err != nil {
+			return err
+		}
+		next.Cols[i].Append(v, 0)
+	}
+	next.N = 1
+	if err := c.verify(next, 0); err != nil {
+		return err
+	}
+	newKey, row := c.encode(next, 0)
+	if string(newKey) != string(key) {
+		return pgerr.Newf(pgerr.FeatureNotSupported, "ON CONFLICT DO UPDATE cannot change the primary key")
+	}
+	c.rows++
+	c.w.put(key, existing, row)
+	return c.returnRow(next, nil, 0)
+}
+
+func (c *changer) eval(e *expr.Expr, ch *types.Chunk) (*types.Vector, error) {
+	p, err := expr.Compile(e, c.d.ss.srv.registry)
+	if err != nil {
+		return nil, err
+	}
+	var errs expr.RowErrors
+	v, err := p.Eval(ch, c.env, &errs)
+	if err == nil && len(errs.Errs) > 0 {
+		err = errs.Errs[0]
+	}
+	return v, err
+}
+
+func (c *changer) update(old, next *types.Chunk, extra []*types.Vector, r int) error {
+	oldKey, oldRow := c.encode(old, r)
+	if c.seen[string(oldKey)] {
+		c.rows-- // joined rows of UPDATE … FROM may name a row twice: the first counts
+		return nil
+	}
+	if c.seen == nil {
+		c.seen = map[string]bool{}
+	}
+	c.seen[string(oldKey)] = true
+	if err := c.verify(next, r); err != nil {
+		return err
+	}
+	newKey, newRow := c.encode(next, r)
+	if string(newKey) == string(oldKey) {
+		c.w.put(oldKey, oldRow, newRow)
+	} else {
+		// New keys are taken after all old ones are free: SET id = id + 1 must not stumble over itself.
+		c.w.put(oldKey, oldRow, nil)
+		c.moves = append(c.moves, move{key: newKey, row: newRow})
+	}
+	return c.returnRow(next, extra, r)
+}
+
+// move is an updated row whose key has changed.
+type move struct{ key, row []byte }
+
+func (c *changer) applyMoves() error {
+	for _, m := range c.moves {
+		if e, mine := c.w.changes[string(m.key)]; mine && e.New != nil {
+			ch := types.NewChunk(c.rel.Types)
+			if _, err := types.DecodeRow(m.row, ch.Cols); err != nil {
+				return err
+			}
+			return c.duplicate(ch, 0)
+		}
+		c.w.put(m.key, nil, m.row)
+	}
+	return nil
+}
+
+func (c *changer) duplicate(ch *types.Chunk, r int) error {
+	err := pgerr.Newf(pgerr.UniqueViolation, "duplicate key value violates unique constraint %q", c.obj.Constraint)
+	err.Schema, err.Table, err.Constraint = c.obj.Schema, c.obj.Name, c.obj.Constraint
+	names, vals := "", ""
+	for i, k := range c.obj.Key {
+		if i > 0 {
+			names, vals = names+", ", vals+", "
+		}
+		names += c.obj.Columns[k].Name
+		vals += string(types.AppendText(nil, c.env.Format, ch.Cols[k], r))
+	}
+	return err.WithDetail("Key (%s)=(%s) already exists.", names, vals)
+}
+
+// withRowID gives a row of a keyless table its number; other rows are returned as they are.
+func (c *changer) withRowID(ch *types.Chunk, r int) *types.Chunk {
+	if c.obj.Constraint != "" {
+		return ch
+	}
+	one := types.NewChunk(c.rel.Types)
+	for i, v := range one.Cols {
+		v.Append(ch.Cols[i], r)
+	}
+	one.N = 1
+	id := types.NewVector(types.Int8, 1)
+	id.Int[0] = c.d.ss.srv.tableState(c.obj.ID).nextRow.Add(1)
+	one.Cols[c.obj.Key[0]] = id
+	return one
+}
+
+// verify checks NOT NULL and CHECK constraints of one row.
+func (c *changer) verify(ch *types.Chunk, r int) error {
+	for i := range c.obj.Columns {
+		col := &c.obj.Columns[i]
+		if !col.NotNull || !ch.Cols[i].IsNull(r) {
+			continue
+		}
+		err := pgerr.Newf(pgerr.NotNullViolation, "null value in column %q of relation %q violates not-null constraint", col.Name, c.obj.Name)
+		err.Schema, err.Table, err.Column = c.obj.Schema, c.obj.Name, col.Name
+		return err.WithDetail("Failing row contains (%s).", c.rowText(ch, r))
+	}
+	if len(c.checks) == 0 {
+		return nil
+	}
+	part := *ch
+	part.Sel = []uint16{uint16(r)}
+	for i, p := range c.checks {
+		var errs expr.RowErrors
+		v, err := p.Eval(&part, c.env, &errs)
+		if err != nil {
+			return err
+		}
+		if len(errs.Errs) > 0 {
+			return errs.Errs[0]
+		}
+		if !v.IsNull(r) && !v.Bool[r] {
+			err := pgerr.Newf(pgerr.CheckViolation, "new row for relation %q violates check constraint %q", c.obj.Name, c.obj.Checks[i].Name)
+			err.Schema, err.Table, err.Constraint = c.obj.Schema, c.obj.Name, c.obj.Checks[i].Name
+			return err.WithDetail("Failing row contains (%s).", c.rowText(ch, r))
+		}
+	}
+	return nil
+}
+
+func (c *changer) rowText(ch *types.Chunk, r int) string {
+	s := ""
+	for i := range c.obj.Columns {
+		if c.obj.Columns[i].Hidden {
+			continue
+		}
+		if s != "" {
+			s += ", "
+		}
+		if ch.Cols[i].IsNull(r) {
+			s += "null"
+		} else {
+			s += string(types.AppendText(nil, c.env.Format, ch.Cols[i], r))
+		}
+	}
+	return s
+}
+
+func (c *changer) returnRow(row *types.Chunk, extra []*types.Vector, r int) error {
+	if c.returning == nil {
+		return nil
+	}
+	in := types.Chunk{Cols: append(append([]*types.Vector(nil), row.Cols...), extra...), N: row.N, Sel: []uint16{uint16(r)}}
+	for i, p := range c.returning {
+		var errs expr.RowErrors
+		v, err := p.Eval(&in, c.env, &errs)
+		if err != nil {
+			return err
+		}
+		if len(errs.Errs) > 0 {
+			return errs.Errs[0]
+		}
+		c.out.Cols[i].Append(v, r)
+	}
+	c.out.PushWeight(1)
+	return nil
+}
+
+type changeKind uint8
+
+const (
+	insertKind changeKind = iota
+	updateKind
+	deleteKind
+)
+
+func (d *dispatch) kindOf(st sql.Statement) changeKind {
+	switch st.(type) {
+	case *sql.Insert:
+		return insertKind
+	case *sql.Update:
+		return updateKind
+	}
+	return deleteKind
+}
+
+// report sends the RETURNING rows and the tag; the statement is committed already where it commits by itself.
+func (c *changer) report(st sql.Statement) error {
+	if c.out != nil {
+		if err := c.d.w.RowDescription(fields(c.p.change.ReturningColumns, c.d.formats)); err != nil {
+			return err
+		}
+		for from := 0; from < c.out.N; from += types.MaxChunkRows {
+			part := *c.out
+			part.Sel = nil
+			if c.out.N > types.MaxChunkRows {
+				part = *types.NewChunk(c.p.change.ReturningColumns.Types())
+				for i, v := range part.Cols {
+					v.AppendRange(c.out.Cols[i], from, min(from+types.MaxChunkRows, c.out.N))
+				}
+				part.N = part.Cols[0].Len()
+			}
+			if err := c.d.w.Rows(&part); err != nil {
+				return err
+			}
+		}
+	}
+	switch c.d.kindOf(st) {
+	case insertKind:
+		return c.d.w.CommandComplete(fmt.Sprintf("INSERT 0 %d", c.rows))
+	case updateKind:
+		return c.d.w.CommandComplete(fmt.Sprintf("UPDATE %d", c.rows))
+	}
+	return c.d.w.CommandComplete(fmt.Sprintf("DELETE %d", c.rows))
+}
+
+// truncate empties tables.
+func (d *dispatch) truncate(st *sql.Truncate) error {
+	for _, n := range st.Tables {
+		o, ok := d.ss.resolve(n)
+		if !ok {
+			return undefinedRelation(n)
+		}
+		if o.Kind != catalog.Table {
+			return pgerr.Newf(pgerr.WrongObjectType, "%q is not a table", n.Name)
+		}
+		stmts, err := sql.Parse("DELETE FROM " + qualified(o))
+		if err != nil {
+			return err
+		}
+		p := &prepared{stmt: stmts[0]}
+		if err := d.ss.plan(p); err != nil {
+			return err
+		}
+		c := &changer{d: d, p: p, obj: o}
+		if err := c.run(); err != nil {
+			return err
+		}
+	}
+	return d.complete("TRUNCATE TABLE")
+}
+
+func qualified(o *catalog.Object) string {
+	return sql.QuoteIdent(o.Schema) + "." + sql.QuoteIdent(o.Name)
+}
+
+func undefinedRelation(n sql.Name) error {
+	return pgerr.Newf(pgerr.UndefinedTable, "relation %q does not exist", n.Key()).At(n.Pos)
+}
+
+// parseExpression parses the text of a stored expression.
+func parseExpression(text string) (*sql.Query, error) {
+	stmts, err := sql.Parse("SELECT " + text)
+	if err != nil {
+		return nil, err
+	}
+	q, ok := stmts[0].(*sql.Query)
+	if !ok || len(stmts) != 1 {
+		return nil, pgerr.Newf(pgerr.SyntaxError, "not an expression: %s", text)
+	}
+	return q, nil
+}

@@ -1,0 +1,143 @@
+package server
+
+import (
+	"sync"
+
+	"github.com/streamdb/streamdb/catalog"
+	"github.com/streamdb/streamdb/exec"
+	"github.com/streamdb/streamdb/planner"
+	"github.com/streamdb/streamdb/planner/plan"
+	"github.com/streamdb/streamdb/sql"
+	"github.com/streamdb/streamdb/sql/expr"
+)
+
+// snapshotView is the catalog state that a statement is planned with.
+type snapshotView = *catalog.Snapshot
+
+// planCatalog shows a catalog snapshot to the planner: names along the search path, system relations, parsed view texts.
+type planCatalog struct {
+	srv  *Server
+	snap *catalog.Snapshot
+	path []string
+
+	mu    sync.Mutex
+	cache map[uint64]*planner.Relation
+}
+
+func (s *Server) planCatalog(snap *catalog.Snapshot, path []string) *planCatalog {
+	return &planCatalog{srv: s, snap: snap, path: path, cache: map[uint64]*planner.Relation{}}
+}
+
+// SchemaExists implements planner.Catalog.
+func (c *planCatalog) SchemaExists(name string) bool {
+	_, ok := c.snap.Namespace(name)
+	return ok
+}
+
+// Relation implements planner.Catalog.
+func (c *planCatalog) Relation(schema, name string) (*planner.Relation, bool) {
+	if schema == "" {
+		// pg_catalog comes first unless the path names it.
+		if r, ok := c.system("pg_catalog", name); ok {
+			return r, true
+		}
+		for _, p := range c.path {
+			if r, ok := c.in(p, name); ok {
+				return r, true
+			}
+		}
+		return nil, false
+	}
+	return c.in(schema, name)
+}
+
+func (c *planCatalog) in(schema, name string) (*planner.Relation, bool) {
+	if r, ok := c.system(schema, name); ok {
+		return r, true
+	}
+	o, ok := c.snap.Lookup(schema, name)
+	if !ok {
+		return nil, false
+	}
+	return c.relation(o)
+}
+
+func (c *planCatalog) system(schema, name string) (*planner.Relation, bool) {
+	sys, ok := lookupSystem(schema, name)
+	if !ok {
+		return nil, false
+	}
+	r := &planner.Relation{
+		ID: uint64(sys.OID), OID: sys.OID, Schema: schema, Name: name, Kind: planner.System, Virtual: schema + "." + name,
+	}
+	for _, col := range sys.Columns {
+		r.Columns = append(r.Columns, planner.RelColumn{Name: col.Name, Type: col.Type, NotNull: col.NotNull, Hidden: col.Hidden})
+	}
+	return r, true
+}
+
+func (c *planCatalog) relation(o *catalog.Object) (*planner.Relation, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r, ok := c.cache[o.ID]; ok {
+		return r, true
+	}
+	r := &planner.Relation{ID: o.ID, OID: uint32(o.ID), Schema: o.Schema, Name: o.Name, Key: o.Key, AppendOnly: o.AppendOnly, SearchPath: o.SearchPath}
+	for _, col := range o.Columns {
+		rc := planner.RelColumn{Name: col.Name, Type: col.Type, NotNull: col.NotNull, Hidden: col.Hidden}
+		rc.Default, rc.Generated = c.expression(col.Default), c.expression(col.Generated)
+		r.Columns = append(r.Columns, rc)
+	}
+	switch o.Kind {
+	case catalog.Table:
+		r.Kind = planner.Table
+	case catalog.MaterializedView:
+		r.Kind = planner.MaterializedView
+	case catalog.View:
+		r.Kind = planner.View
+		if stmts, err := sql.Parse(o.Query); err == nil && len(stmts) == 1 {
+			r.Query, _ = stmts[0].(*sql.Query)
+		}
+		if r.Query == nil {
+			return nil, false
+		}
+	case catalog.Source:
+		r.Kind = planner.Source
+		d := o.Source
+		r.Source = &plan.Source{
+			Name: o.Name, Connector: d.Connector, Options: d.Options, Format: d.Format, Encode: d.Encode, EncodeOptions: d.EncodeOptions,
+		}
+		if d.WatermarkColumn != "" {
+			r.Watermark = &planner.RelWatermark{Column: o.Column(d.WatermarkColumn), Expr: c.expression(d.WatermarkExpr)}
+		}
+	}
+	if rel, ok := c.srv.engine.Relation(o.ID); ok {
+		r.Rows = rel.Rows()
+	}
+	c.cache[o.ID] = r
+	return r, true
+}
+
+func (c *planCatalog) expression(text string) *sql.Query {
+	if text == "" {
+		return nil
+	}
+	q, err := parseExpression(text)
+	if err != nil { // it was parsed when the object was made
+		c.srv.log.Error().Err(err).Str("expression", text).Msg("stored expression does not parse")
+		return nil
+	}
+	return q
+}
+
+// catalogInfo answers the catalogue functions of expressions.
+func (s *Server) catalogInfo() expr.CatalogInfo {
+	return &catalog.Info{Snap: s.catalog.Snapshot(), Size: s.relationSize}
+}
+
+func (s *Server) relationSize(id uint64) int64 {
+	if j, ok := s.engine.Job(id); ok {
+		return exec.StateBytes(j.Metrics())
+	}
+	return 0
+}

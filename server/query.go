@@ -1,0 +1,327 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/streamdb/streamdb/exec"
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/planner"
+	"github.com/streamdb/streamdb/planner/plan"
+	"github.com/streamdb/streamdb/sql"
+	"github.com/streamdb/streamdb/sql/expr"
+	"github.com/streamdb/streamdb/types"
+)
+
+// running is a query ready to run over its pinned versions.
+type running struct {
+	query *exec.Query
+	own   bool // the pins are the query's own, not the transaction's
+}
+
+func (r *running) release() {
+	if r.own {
+		r.query.Pinned.Release()
+	}
+}
+
+// query runs SELECT, VALUES, TABLE, WITH.
+func (d *dispatch) query(st *sql.Query) error {
+	if st.Into != nil {
+		return d.createTableAs(&sql.CreateTableAs{Base: st.Base, Name: *st.Into, Query: st})
+	}
+	p := d.pre
+	if p == nil || p.query == nil {
+		p = &prepared{stmt: st}
+		if err := d.ss.plan(p); err != nil {
+			return err
+		}
+	} else if err := d.ss.fresh(p); err != nil {
+		return err
+	}
+	if p.point != nil && !d.ss.tx.explicit && len(d.ss.tx.writes) == 0 {
+		return d.pointRead(p)
+	}
+	r, err := d.ss.queryOf(d.ctx, p, d.args)
+	if err != nil {
+		return err
+	}
+	defer r.release()
+	if err := d.w.RowDescription(fields(p.columns, d.formats)); err != nil {
+		return err
+	}
+	n := int64(0)
+	visible := len(p.columns)
+	r.query.Emit = func(c *types.Chunk) error {
+		out := *c
+		out.Cols = out.Cols[:visible]
+		n += rowCount(&out)
+		return d.w.Rows(&out)
+	}
+	if err := d.ss.srv.engine.Run(d.ctx, r.query); err != nil {
+		return err
+	}
+	return d.complete(fmt.Sprintf("SELECT %d", n))
+}
+
+func rowCount(c *types.Chunk) int64 {
+	if c.Weights == nil {
+		return int64(c.Rows())
+	}
+	n := int64(0)
+	for i := range c.Rows() {
+		n += c.Weight(c.Row(i))
+	}
+	return n
+}
+
+// queryOf pins what the planned query reads.
+func (ss *session) queryOf(ctx context.Context, p *prepared, args []types.Datum) (*running, error) {
+	if p.query.Plan.Unbounded {
+		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "the query reads a source that never ends").
+			WithHint("Create a materialized view over it and query that.")
+	}
+	pins, own, err := ss.pin(ctx, p.query.Plan.Inputs)
+	if err != nil {
+		return nil, err
+	}
+	if err := ss.warnAbout(pins); err != nil {
+		if own {
+			pins.Release()
+		}
+		return nil, err
+	}
+	return &running{own: own, query: &exec.Query{
+		Plan: p.query.Plan, Env: ss.env(args), Pinned: pins, Virtual: &systemTables{ss: ss}, Overlay: ss.tx.overlay(),
+	}}, nil
+}
+
+// pin returns the versions for a query: the transaction block's snapshot, or the newest common epoch that covers the session's own writes.
+func (ss *session) pin(ctx context.Context, ids []uint64) (pins *exec.Pinned, own bool, err error) {
+	e := ss.srv.engine
+	if !ss.tx.explicit {
+		rels, err := e.Relations(ids)
+		if err != nil {
+			return nil, false, err
+		}
+		pins, err = e.Pin(ctx, rels, ss.written)
+		return pins, true, err
+	}
+	if ss.tx.pinned == nil {
+		if pins, err = e.PinAll(ctx, ss.written); err != nil {
+			return nil, false, err
+		}
+		ss.tx.pinned = pins
+	}
+	for _, id := range ids {
+		if ss.tx.pinned.Versions[id] != nil {
+			continue
+		}
+		// The relation is younger than the snapshot, or had no rows published then.
+		rels, err := e.Relations([]uint64{id})
+		if err != nil {
+			return nil, false, err
+		}
+		more, err := e.Pin(ctx, rels, ss.written)
+		if err != nil {
+			return nil, false, err
+		}
+		for k, v := range more.Versions {
+			ss.tx.pinned.Versions[k] = v
+		}
+	}
+	return ss.tx.pinned, false, nil
+}
+
+// warnAbout tells the reader of views that miss rows or lag behind, or fails where the view asks for that.
+func (ss *session) warnAbout(pins *exec.Pinned) error {
+	for _, name := range pins.Stale {
+		if err := ss.notice("WARNING", pgerr.Warning, "materialized view %q does not advance at present: its rows are those of an earlier moment", name); err != nil {
+			return err
+		}
+	}
+	for id, v := range pins.Versions {
+		j, ok := ss.srv.engine.Job(id)
+		if !ok {
+			continue
+		}
+		n := j.ErrorCount()
+		if n == 0 {
+			continue
+		}
+		if j.Spec.Raise {
+			for _, r := range j.Errors() {
+				if !r.Late {
+					return pgerr.Newf(r.Code, "%s", r.Message).WithDetail("Row %s of materialized view %q.", r.Row, v.Relation.Name)
+				}
+			}
+		}
+		if err := ss.notice("WARNING", pgerr.Warning, "%d rows are missing from materialized view %q because their evaluation failed; see streamdb.errors", n, v.Relation.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pointRead is the shape `SELECT columns FROM relation WHERE key = constants`: it needs no operators.
+type pointRead struct {
+	relation uint64
+	key      []*expr.Expr
+	columns  []int // stored columns of the result
+}
+
+func pointReadOf(q *planner.Planned) *pointRead {
+	n := q.Plan.Fragments[0].Root.Inputs[0]
+	cols := make([]int, len(q.Columns))
+	for i := range cols {
+		cols[i] = i
+	}
+	for n.Kind == plan.KindProject {
+		for i, c := range cols {
+			e := n.Project.Exprs[c]
+			if e.Kind != expr.Column {
+				return nil
+			}
+			cols[i] = e.Col
+		}
+		n = n.Inputs[0]
+	}
+	if n.Kind != plan.KindScan || n.Scan.Point == nil || n.Scan.Virtual != "" {
+		return nil
+	}
+	for i, c := range cols {
+		cols[i] = n.Scan.Columns[c]
+	}
+	return &pointRead{relation: n.Scan.Relation, key: n.Scan.Point, columns: cols}
+}
+
+func (d *dispatch) pointRead(p *prepared) error {
+	ss := d.ss
+	rel, ok := ss.srv.engine.Relation(p.point.relation)
+	if !ok {
+		return pgerr.Newf(pgerr.UndefinedTable, "relation %d does not exist any more", p.point.relation)
+	}
+	v, pins, err := ss.srv.engine.PinOne(d.ctx, rel, ss.written)
+	if err != nil {
+		return err
+	}
+	if pins != nil {
+		defer pins.Release()
+		if err := ss.warnAbout(pins); err != nil {
+			return err
+		}
+	} else {
+		defer v.Release()
+	}
+	key := make([]types.Datum, len(p.point.key))
+	env := ss.env(d.args)
+	for i, e := range p.point.key {
+		if e.Kind == expr.Param && d.args[e.Col-1].Type == e.Type {
+			key[i] = d.args[e.Col-1]
+			continue
+		}
+		if key[i], err = expr.EvalConst(e, env, ss.srv.registry); err != nil {
+			return err
+		}
+	}
+	if err := d.w.RowDescription(fields(p.columns, d.formats)); err != nil {
+		return err
+	}
+	c := types.NewChunk(rel.Types)
+	found, err := v.Lookup(key, c)
+	if err != nil {
+		return err
+	}
+	if !found {
+		return d.complete("SELECT 0")
+	}
+	out := types.Chunk{Cols: make([]*types.Vector, len(p.point.columns)), N: 1}
+	for i, col := range p.point.columns {
+		out.Cols[i] = c.Cols[col]
+	}
+	if err := d.w.Rows(&out); err != nil {
+		return err
+	}
+	return d.complete("SELECT 1")
+}
+
+// planOptions are the planner's options of a statement of this session.
+func (ss *session) planOptions(snap snapshotView, params []types.Type) planner.Options {
+	return planner.Options{
+		Catalog: ss.srv.planCatalog(snap, ss.vars.searchPath()), Registry: ss.srv.registry, SearchPath: ss.vars.searchPath(), Params: params,
+		DisabledRules: ss.vars.disabledRules(), Env: ss.env(nil), Database: databaseName,
+	}
+}
+
+// rows writes a small result made by the server itself.
+func (d *dispatch) rows(columns types.Schema, rows [][]types.Datum, tag string) error {
+	if err := d.w.RowDescription(fields(columns, d.formats)); err != nil {
+		return err
+	}
+	c := types.NewChunk(columns.Types())
+	for _, r := range rows {
+		for i, v := range r {
+			c.Cols[i].AppendDatum(v)
+		}
+		c.PushWeight(1)
+		if c.N == types.MaxChunkRows {
+			if err := d.w.Rows(c); err != nil {
+				return err
+			}
+			c.Reset()
+		}
+	}
+	if c.N > 0 {
+		if err := d.w.Rows(c); err != nil {
+			return err
+		}
+	}
+	return d.complete(tag)
+}
+
+func text(s string) types.Datum { return types.Datum{Type: types.Text, Str: s} }
+
+func int8d(n int64) types.Datum { return types.Datum{Type: types.Int8, Int: n} }
+
+// explain prints the plan of a statement, or of a materialized view's job.
+func (d *dispatch) explain(st *sql.Explain) error {
+	if st.Analyze {
+		return pgerr.Newf(pgerr.FeatureNotSupported, "EXPLAIN ANALYZE is not supported").WithHint("EXPLAIN shows the plan; streamdb.operators shows what a running view does.")
+	}
+	if st.Format != "" && st.Format != "text" {
+		return pgerr.Newf(pgerr.FeatureNotSupported, "EXPLAIN (FORMAT %s) is not supported", strings.ToUpper(st.Format)).WithHint("Use FORMAT TEXT.")
+	}
+	snap := d.ss.srv.catalog.Snapshot()
+	o := d.ss.planOptions(snap, nil)
+	var p *plan.Plan
+	switch t := st.Target.(type) {
+	case *sql.Query:
+		q, err := planner.PlanQuery(t, o)
+		if err != nil {
+			return err
+		}
+		p = q.Plan
+	case *sql.CreateMaterializedView:
+		o.EmitOnClose = t.EmitOnWindowClose
+		q, err := planner.PlanStream(t.Query, o)
+		if err != nil {
+			return err
+		}
+		p = q.Plan
+	case *sql.Insert, *sql.Update, *sql.Delete:
+		c, err := planChange(t, o)
+		if err != nil {
+			return err
+		}
+		p = c.Plan
+	default:
+		return unsupported(st)
+	}
+	lines := planner.Explain(p, st.Verbose)
+	rows := make([][]types.Datum, len(lines))
+	for i, l := range lines {
+		rows[i] = []types.Datum{text(l)}
+	}
+	return d.rows(types.Schema{{Name: "QUERY PLAN", Type: types.Text}}, rows, "EXPLAIN")
+}

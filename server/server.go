@@ -1,0 +1,458 @@
+// Package server is the composition root: it wires storage, catalog, engine, checkpoints and protocol into one server, and implements
+// sessions: statements, transactions, DDL and DML.
+//
+//	pgwire ─▶ session ─▶ sql.Parse ─▶ planner ─┬─▶ exec.Run (pinned versions)                 SELECT
+//	                                           ├─▶ exec.Commit (write-ahead log, one epoch)   INSERT, UPDATE, DELETE
+//	                                           └─▶ catalog.Update + exec.CreateJob            CREATE …
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/streamdb/streamdb/catalog"
+	"github.com/streamdb/streamdb/checkpoint"
+	"github.com/streamdb/streamdb/connector"
+	"github.com/streamdb/streamdb/exec"
+	"github.com/streamdb/streamdb/internal/failpoint"
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/pgwire"
+	"github.com/streamdb/streamdb/planner/plan"
+	"github.com/streamdb/streamdb/sql/functions"
+	"github.com/streamdb/streamdb/state"
+	"github.com/streamdb/streamdb/storage/object"
+	"github.com/streamdb/streamdb/storage/wal"
+	"github.com/streamdb/streamdb/types"
+)
+
+// Config is everything a server can be told. Zero fields get the defaults of DefaultConfig.
+type Config struct {
+	DataDir       string `yaml:"data_dir"`
+	MemoryOnly    bool   `yaml:"memory_only"` // nothing is written; DataDir is a temporary directory
+	Listen        string `yaml:"listen"`
+	HTTP          string `yaml:"http"`
+	CheckpointDir string `yaml:"checkpoint_dir"`
+	Memory        int64  `yaml:"memory"` // bytes
+	Insecure      bool   `yaml:"insecure"`
+
+	EpochInterval time.Duration     `yaml:"epoch_interval"`
+	Settings      map[string]string `yaml:"settings"` // initial values of server-wide settings
+
+	Connectors *connector.Registry `yaml:"-"`
+	Logger     zerolog.Logger      `yaml:"-"`
+	Failpoints *failpoint.Set      `yaml:"-"`
+}
+
+// Defaults of Config.
+const (
+	DefaultListen        = "127.0.0.1:5433"
+	DefaultHTTP          = "127.0.0.1:8433"
+	DefaultDataDir       = "./streamdb-data"
+	DefaultMemory        = 2 << 30
+	DefaultEpochInterval = 100 * time.Millisecond
+	// changeLogShare of the memory is what one relation's change log may hold for slow readers.
+	changeLogShare = 8
+	shutdownGrace  = 10 * time.Second
+)
+
+// Server is a running database.
+type Server struct {
+	cfg      Config
+	log      zerolog.Logger
+	registry *functions.Registry
+	catalog  *catalog.Catalog
+	engine   *exec.Engine
+	objects  object.Store
+	coord    *checkpoint.Coordinator
+	shared   *state.Shared
+	wal      *wal.WAL
+	lock     *os.File
+	wire     *pgwire.Server
+	settings *serverSettings
+
+	ddl        sync.Mutex // one schema change at a time
+	tables     sync.Map   // uint64 → *tableState
+	sessions   sync.Map   // int32 → *session
+	nextPID    atomic.Int32
+	started    time.Time
+	ready      atomic.Bool
+	statements atomic.Int64
+
+	cancel   context.CancelFunc
+	work     sync.WaitGroup
+	fatal    chan error
+	closeOne sync.Once
+	closeErr error
+}
+
+// tableState is what DML needs of a base table besides its relation.
+type tableState struct {
+	write   sync.Mutex // serialises UPDATE and DELETE outside of transaction blocks, so that these never conflict
+	nextRow atomic.Int64
+}
+
+// Open restores the database and starts it; no port is opened. Close stops it.
+func Open(ctx context.Context, cfg Config) (*Server, error) {
+	if cfg.Memory == 0 {
+		cfg.Memory = DefaultMemory
+	}
+	if cfg.EpochInterval == 0 {
+		cfg.EpochInterval = DefaultEpochInterval
+	}
+	if cfg.DataDir == "" {
+		cfg.DataDir = DefaultDataDir
+	}
+	s := &Server{cfg: cfg, log: cfg.Logger, registry: functions.Builtins(), started: time.Now(), fatal: make(chan error, 1)}
+	if err := s.open(ctx); err != nil {
+		return nil, errors.Join(err, s.release())
+	}
+	return s, nil
+}
+
+func (s *Server) open(ctx context.Context) error {
+	var err error
+	if s.settings, err = newServerSettings(s.cfg.Settings); err != nil {
+		return err
+	}
+	if s.cfg.MemoryOnly {
+		if s.cfg.DataDir, err = os.MkdirTemp("", "streamdb-memory-"); err != nil {
+			return err
+		}
+		if s.cfg.CheckpointDir == "" {
+			s.cfg.CheckpointDir = "memory://"
+		}
+	}
+	if s.cfg.DataDir, err = filepath.Abs(s.cfg.DataDir); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(s.cfg.DataDir, 0o700); err != nil {
+		return pgerr.Wrap(pgerr.IOError, err, "create data directory")
+	}
+	if s.lock, err = lockDir(s.cfg.DataDir); err != nil {
+		return err
+	}
+	if s.cfg.CheckpointDir == "" {
+		s.cfg.CheckpointDir = "file://" + filepath.Join(s.cfg.DataDir, "checkpoints")
+	}
+	if s.objects, err = object.Open(ctx, s.cfg.CheckpointDir); err != nil {
+		return fmt.Errorf("checkpoint directory %s: %w", s.cfg.CheckpointDir, err)
+	}
+	s.shared = state.OpenShared(s.cfg.Memory)
+	if s.coord, err = checkpoint.New(s.settings.checkpoints(), s.objects, checkpoint.Env{
+		Clock: engineClock{s}, Participants: func() []checkpoint.Participant { return s.engine.Participants() },
+		Catalog: s.catalogBytes, FailJob: s.failJob, Holder: holder(), Log: s.log, Failpoints: s.cfg.Failpoints,
+	}); err != nil {
+		return err
+	}
+	m, err := s.coord.Claim(ctx)
+	if err != nil {
+		return fmt.Errorf("checkpoint directory %s: %w", s.cfg.CheckpointDir, err)
+	}
+	if err := s.openCatalog(m); err != nil {
+		return err
+	}
+	if !s.cfg.MemoryOnly {
+		if s.wal, err = wal.Open(filepath.Join(s.cfg.DataDir, "wal"), wal.Options{Logger: s.log, Failpoints: s.cfg.Failpoints}); err != nil {
+			return err
+		}
+	}
+	if err := s.restore(ctx, m); err != nil {
+		return err
+	}
+	s.run()
+	return nil
+}
+
+// engineClock is the engine as the coordinator's clock; the engine comes into being after the coordinator.
+type engineClock struct{ s *Server }
+
+// BeginCheckpoint implements checkpoint.Clock.
+func (c engineClock) BeginCheckpoint(id uint64) (uint64, error) {
+	return c.s.engine.BeginCheckpoint(id)
+}
+
+// Quiet implements checkpoint.Clock.
+func (c engineClock) Quiet() bool { return c.s.engine.Quiet() }
+
+func holder() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s/%d", host, os.Getpid())
+}
+
+func (s *Server) catalogBytes() (uint64, []byte) {
+	snap := s.catalog.Snapshot()
+	data, err := snap.Marshal()
+	if err != nil { // the same content was encoded when it was stored
+		s.log.Error().Err(err).Msg("encode catalog")
+	}
+	return snap.Version, data
+}
+
+func (s *Server) failJob(job uint64, cause error) {
+	if j, ok := s.engine.Job(job); ok {
+		s.log.Error().Err(cause).Str("job", j.Spec.Name).Msg("checkpoints failed more often than tolerated: the job restarts")
+		j.Restart()
+	}
+}
+
+// openCatalog takes the newer of the local catalog and that of the checkpoint.
+func (s *Server) openCatalog(m *checkpoint.Manifest) error {
+	path := filepath.Join(s.cfg.DataDir, catalogFile)
+	data, err := readCatalog(path)
+	if err != nil {
+		return err
+	}
+	persist := func(b []byte) error { return writeCatalog(path, b) }
+	if s.cfg.MemoryOnly {
+		persist = nil
+	}
+	if s.catalog, err = catalog.New(data, persist); err != nil {
+		return err
+	}
+	if m != nil && m.CatalogVersion > s.catalog.Snapshot().Version {
+		if s.catalog, err = catalog.New(m.Catalog, persist); err != nil {
+			return err
+		}
+		if persist != nil {
+			return persist(m.Catalog)
+		}
+	}
+	return nil
+}
+
+// restore brings tables and jobs to the newest checkpoint and applies the write-ahead log over it.
+func (s *Server) restore(ctx context.Context, m *checkpoint.Manifest) error {
+	epoch := uint64(0)
+	jobs := map[uint64]*checkpoint.JobState{}
+	if m != nil {
+		for id, js := range m.Jobs {
+			jobs[id] = js
+			epoch = max(epoch, js.Epoch)
+		}
+	}
+	fetch := func(id uint64) (*checkpoint.JobState, error) {
+		js := jobs[id]
+		if js == nil {
+			return nil, nil
+		}
+		snap, err := s.coord.Fetch(ctx, js, filepath.Join(s.cfg.DataDir, "jobs", fmt.Sprint(id)))
+		if err != nil {
+			return nil, err
+		}
+		js.State = snap
+		return js, nil
+	}
+	tables, err := fetch(exec.TablesID)
+	if err != nil {
+		return fmt.Errorf("restore tables: %w", err)
+	}
+	var tableState *state.Snapshot
+	tableEpoch := uint64(0)
+	if tables != nil {
+		tableState, tableEpoch = tables.State, tables.Epoch
+	}
+	backend, err := state.ParseBackend(s.settings.get("state.backend.type"))
+	if err != nil {
+		return err
+	}
+	s.engine, err = exec.New(exec.Config{
+		Dir: s.cfg.DataDir, Shared: s.shared, Lib: s.registry, Connectors: s.cfg.Connectors, Logger: s.log, Failpoints: s.cfg.Failpoints,
+		WAL: s.wal, EpochInterval: s.cfg.EpochInterval, MaxPar: state.DefaultMaxParallelism, ChangeLog: s.cfg.Memory / changeLogShare,
+		Backend: backend, ChunkRows: s.settings.chunkRows(),
+	}, epoch, tableState)
+	if err != nil {
+		return err
+	}
+	var starting []*exec.Job
+	for _, o := range s.catalog.Snapshot().Objects() { // ids ascend: inputs come before what reads them
+		switch o.Kind {
+		case catalog.Table:
+			if err := s.openTable(ctx, o); err != nil {
+				return fmt.Errorf("table %s: %w", o.Name, err)
+			}
+		case catalog.MaterializedView:
+			js, err := fetch(o.ID)
+			if err != nil {
+				// The view's own state is lost; what it is computed from is not. The others must not wait for it.
+				s.log.Error().Err(err).Str("view", o.Name).Msg("checkpointed state cannot be restored: the view is computed again")
+				js = nil
+			}
+			j, err := s.createJob(o, js)
+			if err != nil {
+				return fmt.Errorf("materialized view %s: %w", o.Name, err)
+			}
+			starting = append(starting, j)
+		}
+	}
+	if _, err := s.engine.Replay(tableEpoch); err != nil {
+		return err
+	}
+	for _, o := range s.catalog.Snapshot().Objects() {
+		if o.Kind == catalog.Table {
+			if err := s.initRowNumbers(o); err != nil {
+				return err
+			}
+		}
+	}
+	s.engine.Start(s.coord)
+	for _, j := range starting {
+		j.Start()
+	}
+	return nil
+}
+
+func (s *Server) run() {
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	s.work.Add(1)
+	go func() {
+		defer s.work.Done()
+		if err := s.coord.Run(ctx); err != nil {
+			s.log.Error().Err(err).Msg("checkpoints stopped")
+			select {
+			case s.fatal <- err:
+			default:
+			}
+		}
+	}()
+	s.wire = pgwire.NewServer(pgwire.Config{Handler: s, Logger: s.log})
+	s.ready.Store(true)
+}
+
+// Serve accepts PostgreSQL connections until the listener or the server is closed.
+func (s *Server) Serve(l net.Listener) error { return s.wire.Serve(l) }
+
+// Dial connects to the server without a port; it fits pgx's DialFunc.
+func (s *Server) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	return s.wire.Dial(ctx, network, addr)
+}
+
+// Fatal delivers the error after which the server cannot go on, such as another server having taken over its checkpoint directory.
+func (s *Server) Fatal() <-chan error { return s.fatal }
+
+// Ready reports whether the server takes statements.
+func (s *Server) Ready() bool { return s.ready.Load() }
+
+// Close ends sessions, writes a last checkpoint, and stops everything.
+func (s *Server) Close(ctx context.Context) error {
+	s.closeOne.Do(func() {
+		s.ready.Store(false)
+		grace, cancel := context.WithTimeout(ctx, shutdownGrace)
+		defer cancel()
+		err := s.wire.Shutdown(grace)
+		if !s.cfg.MemoryOnly {
+			if cerr := s.coord.FinalCheckpoint(ctx); cerr != nil {
+				s.log.Warn().Err(cerr).Msg("last checkpoint failed: the next start continues from the one before")
+			}
+		}
+		s.closeErr = errors.Join(err, s.release())
+	})
+	return s.closeErr
+}
+
+// release frees what open got so far.
+func (s *Server) release() error {
+	var err error
+	if s.cancel != nil {
+		s.cancel()
+		s.work.Wait()
+	}
+	if s.engine != nil {
+		err = errors.Join(err, s.engine.Close())
+	}
+	if s.wal != nil {
+		err = errors.Join(err, s.wal.Close())
+	}
+	if s.shared != nil {
+		s.shared.Close()
+	}
+	if s.lock != nil {
+		err = errors.Join(err, s.lock.Close())
+	}
+	if s.cfg.MemoryOnly && s.cfg.DataDir != "" {
+		err = errors.Join(err, os.RemoveAll(s.cfg.DataDir))
+	}
+	return err
+}
+
+// openTable makes the runtime of a table.
+func (s *Server) openTable(ctx context.Context, o *catalog.Object) error {
+	if _, err := s.engine.CreateTable(ctx, o.ID, o.Name, o.Stored(), o.Key); err != nil {
+		return err
+	}
+	s.tables.Store(o.ID, &tableState{})
+	return nil
+}
+
+// initRowNumbers continues the hidden row numbers of a keyless table after the largest one there is.
+func (s *Server) initRowNumbers(o *catalog.Object) error {
+	if o.Constraint != "" {
+		return nil
+	}
+	rel, _ := s.engine.Relation(o.ID)
+	row, ok, err := rel.LastRow()
+	if err != nil || !ok {
+		return err
+	}
+	c := types.NewChunk(rel.Types)
+	if _, err := types.DecodeRow(row, c.Cols); err != nil {
+		return err
+	}
+	s.tableState(o.ID).nextRow.Store(c.Cols[o.Key[0]].Int[0])
+	return nil
+}
+
+func (s *Server) tableState(id uint64) *tableState {
+	if t, ok := s.tables.Load(id); ok {
+		return t.(*tableState) //nolint:forcetypeassert // only tableStates are stored
+	}
+	t, _ := s.tables.LoadOrStore(id, &tableState{})
+	return t.(*tableState) //nolint:forcetypeassert // only tableStates are stored
+}
+
+// createJob prepares the job of a materialized view from its stored plan.
+func (s *Server) createJob(o *catalog.Object, from *checkpoint.JobState) (*exec.Job, error) {
+	var p plan.Plan
+	if err := json.Unmarshal(o.Plan, &p); err != nil {
+		return nil, pgerr.Wrap(pgerr.DataCorrupted, err, "stored plan of %q is malformed", o.Name)
+	}
+	if p.Version > plan.FormatVersion {
+		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "stored plan of %q has version %d, this version of streamdb knows %d", o.Name, p.Version, plan.FormatVersion)
+	}
+	backend, err := state.ParseBackend(o.Settings["state.backend.type"])
+	if err != nil {
+		return nil, err
+	}
+	par := 1
+	if _, err := fmt.Sscan(o.Settings["parallelism"], &par); err != nil || par < 1 {
+		par = 1
+	}
+	return s.engine.CreateJob(exec.JobSpec{
+		ID: o.ID, Name: o.Name, Plan: &p, Parallelism: par, Backend: backend, Raise: o.Settings["on_error"] == "raise",
+	}, from)
+}
+
+// Engine gives tools of this module access to the engine.
+func (s *Server) Engine() *exec.Engine { return s.engine }
+
+// Coordinator gives tools of this module access to checkpoints.
+func (s *Server) Coordinator() *checkpoint.Coordinator { return s.coord }
+
+// defaultParallelism is the number of cores, capped: small views gain nothing from more.
+func defaultParallelism() int { return min(runtime.GOMAXPROCS(0), maxDefaultParallelism) }
+
+const maxDefaultParallelism = 8

@@ -1,0 +1,573 @@
+package server
+
+import (
+	"fmt"
+	"sort"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/streamdb/streamdb/checkpoint"
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/pgwire"
+	"github.com/streamdb/streamdb/state"
+	"github.com/streamdb/streamdb/types"
+)
+
+// ServerVersion is what clients are told: they choose their catalogue queries by it.
+const (
+	ServerVersion    = "14.20"
+	ServerVersionNum = "140020"
+)
+
+// scope tells where a setting lives.
+type scope uint8
+
+const (
+	scopeSession  scope = iota // SET changes it for the session
+	scopeServer                // ALTER SYSTEM SET changes it for all; SET is refused
+	scopeJob                   // SET changes the default of jobs created in the session; WITH (…) and ALTER … SET that of one job
+	scopeReadOnly              // never
+)
+
+// setting describes one run-time parameter.
+type setting struct {
+	name    string
+	value   string // default
+	scope   scope
+	report  bool // ParameterStatus
+	doc     string
+	check   func(string) (string, error) // normalises; nil accepts anything
+	aliases []string
+}
+
+// settings is the table of all parameters: SHOW ALL, pg_settings and the manual are made from it.
+func settings() []setting {
+	cp := checkpoint.DefaultConfig()
+	return []setting{
+		{name: "application_name", report: true, doc: "Name of the client's program."},
+		{name: "bytea_output", value: "hex", check: oneOf("hex", "escape"), doc: "Text form of bytea."},
+		{name: "client_encoding", value: "UTF8", report: true, check: utf8Only, doc: "Encoding of the client; only UTF8."},
+		{name: "client_min_messages", value: "notice", doc: "Least severity of messages sent to the client."},
+		{name: "DateStyle", value: "ISO, MDY", report: true, check: dateStyle, doc: "Text form of dates; output is always ISO."},
+		{name: "default_transaction_isolation", value: "repeatable read", check: isolation, doc: "Isolation of transaction blocks: always a snapshot."},
+		{name: "default_transaction_read_only", value: "off", report: true, check: boolean, doc: "Refuse writes in new transaction blocks."},
+		{name: "extra_float_digits", value: "1", check: integer(-15, 3), doc: "Digits of floating-point text; 1 and more: shortest exact."},
+		{name: "idle_in_transaction_session_timeout", value: "0", check: duration, doc: "Accepted for compatibility."},
+		{name: "in_hot_standby", value: "off", report: true, scope: scopeReadOnly, doc: "Always off."},
+		{name: "integer_datetimes", value: "on", report: true, scope: scopeReadOnly, doc: "Always on."},
+		{name: "IntervalStyle", value: "postgres", report: true, check: oneOf("postgres", "postgres_verbose", "sql_standard", "iso_8601"), doc: "Text form of intervals."},
+		{name: "is_superuser", value: "on", report: true, scope: scopeReadOnly, doc: "Always on while there are no roles."},
+		{name: "lc_collate", value: "C", scope: scopeReadOnly, doc: "Order of text: by bytes."},
+		{name: "lc_ctype", value: "C", scope: scopeReadOnly, doc: "Character classes."},
+		{name: "lc_messages", value: "C", doc: "Language of messages."},
+		{name: "lc_monetary", value: "C", doc: "Accepted for compatibility."},
+		{name: "lc_numeric", value: "C", doc: "Accepted for compatibility."},
+		{name: "lc_time", value: "C", doc: "Accepted for compatibility."},
+		{name: "lock_timeout", value: "0", check: duration, doc: "Accepted for compatibility."},
+		{name: "max_identifier_length", value: "63", scope: scopeReadOnly, doc: "Bytes of an identifier."},
+		{name: "max_index_keys", value: "32", scope: scopeReadOnly, doc: "Columns of a key."},
+		{name: "role_user", scope: scopeReadOnly, doc: "User of the session."},
+		{name: "search_path", value: `"$user", public`, doc: "Schemas in which unqualified names are looked up."},
+		{name: "server_encoding", value: "UTF8", report: true, scope: scopeReadOnly, doc: "Always UTF8."},
+		{name: "server_version", value: ServerVersion, report: true, scope: scopeReadOnly, doc: "Version of PostgreSQL whose behaviour is offered."},
+		{name: "server_version_num", value: ServerVersionNum, scope: scopeReadOnly, doc: "The same as a number."},
+		{name: "session_authorization", report: true, scope: scopeReadOnly, doc: "User of the session."},
+		{name: "standard_conforming_strings", value: "on", report: true, check: oneOf("on"), doc: "Always on."},
+		{name: "statement_timeout", value: "0", check: duration, doc: "Longest time of a statement; 0: none."},
+		{name: "synchronous_commit", value: "local", check: syncCommit, doc: "When a commit is acknowledged: local (on disk), remote (in a completed checkpoint), off."},
+		{name: "TimeZone", value: "UTC", report: true, check: timeZone, doc: "Time zone of timestamptz text."},
+		{name: "transaction_isolation", value: "repeatable read", check: isolation, doc: "Isolation of the running transaction."},
+		{name: "transaction_read_only", value: "off", check: boolean, doc: "Refuse writes in the running transaction."},
+
+		{name: "background_ddl", value: "off", check: boolean, doc: "CREATE MATERIALIZED VIEW returns at once and fills the view in the background."},
+		{name: "streamdb.disabled_rules", doc: "Planner rules switched off, separated by commas."},
+		{name: "parallelism", value: "0", scope: scopeJob, check: integer(0, state.DefaultMaxParallelism), doc: "Subtasks per fragment of new jobs; 0: the number of cores.", aliases: []string{"streaming_parallelism"}},
+		{name: "on_error", value: "divert", scope: scopeJob, check: oneOf("divert", "raise"), doc: "Rows whose evaluation fails: divert to streamdb.errors, or raise when the view is read."},
+		{name: "state.backend.type", value: string(state.BackendPebble), scope: scopeJob, check: backend, doc: "State of new jobs: pebble or memory.", aliases: []string{"state.backend"}},
+
+		{name: checkpoint.SettingInterval, value: cp.Interval.String(), scope: scopeServer, check: duration, doc: "Time between periodic checkpoints; 0: none."},
+		{name: checkpoint.SettingMinPause, value: cp.MinPause.String(), scope: scopeServer, check: duration, doc: "Least time between the end of a checkpoint and the next."},
+		{name: checkpoint.SettingTimeout, value: cp.Timeout.String(), scope: scopeServer, check: duration, doc: "A checkpoint that takes longer is given up."},
+		{name: checkpoint.SettingGroupWindow, value: cp.GroupWindow.String(), scope: scopeServer, check: duration, doc: "How long finished jobs wait for slower ones to be published together."},
+		{name: checkpoint.SettingRetained, value: strconv.Itoa(cp.Retained), scope: scopeServer, check: integer(1, 1000), doc: "Completed checkpoints kept."},
+		{name: checkpoint.SettingTolerableFailures, value: strconv.Itoa(cp.TolerableFailures), scope: scopeServer, check: integer(0, 1000), doc: "Checkpoints a job may fail in a row before it restarts."},
+		{name: "chunk_rows", value: strconv.Itoa(types.MaxChunkRows), scope: scopeReadOnly, check: integer(1, types.MaxChunkRows), doc: "Rows per chunk; set it in the configuration."},
+	}
+}
+
+func oneOf(values ...string) func(string) (string, error) {
+	return func(s string) (string, error) {
+		for _, v := range values {
+			if strings.EqualFold(s, v) {
+				return v, nil
+			}
+		}
+		return "", fmt.Errorf("available values: %s", strings.Join(values, ", "))
+	}
+}
+
+func boolean(s string) (string, error) {
+	switch strings.ToLower(s) {
+	case "on", "true", "yes", "1", "t", "y":
+		return "on", nil
+	case "off", "false", "no", "0", "f", "n":
+		return "off", nil
+	}
+	return "", fmt.Errorf("a Boolean value is required")
+}
+
+func syncCommit(s string) (string, error) {
+	switch strings.ToLower(s) {
+	case "on", "true", "1", "remote_write", "remote_apply":
+		return "local", nil
+	}
+	return oneOf("local", "remote", "off")(s)
+}
+
+func integer(low, high int) func(string) (string, error) {
+	return func(s string) (string, error) {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < low || n > high {
+			return "", fmt.Errorf("an integer between %d and %d is required", low, high)
+		}
+		return strconv.Itoa(n), nil
+	}
+}
+
+func duration(s string) (string, error) {
+	if _, err := parseDuration(s); err != nil {
+		return "", err
+	}
+	return s, nil
+}
+
+// parseDuration reads PostgreSQL's (plain milliseconds, '5s', '1min', '2h') and Go's forms ('1m30s').
+func parseDuration(s string) (time.Duration, error) {
+	s = strings.ReplaceAll(strings.TrimSpace(s), " ", "")
+	if n, err := strconv.ParseInt(s, 10, 64); err == nil && n >= 0 {
+		return time.Duration(n) * time.Millisecond, nil
+	}
+	for _, u := range []struct{ suffix, unit string }{{"min", "m"}, {"sec", "s"}, {"hours", "h"}, {"hour", "h"}} {
+		if t, ok := strings.CutSuffix(s, u.suffix); ok {
+			s = t + u.unit
+		}
+	}
+	if t, ok := strings.CutSuffix(s, "d"); ok {
+		if n, err := strconv.Atoi(t); err == nil {
+			s = strconv.Itoa(24*n) + "h"
+		}
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d < 0 {
+		return 0, fmt.Errorf("a duration such as 500ms, 10s, 5min is required")
+	}
+	return d, nil
+}
+
+func utf8Only(s string) (string, error) {
+	switch strings.ToUpper(strings.ReplaceAll(strings.Trim(s, `"'`), "-", "")) {
+	case "UTF8", "UNICODE":
+		return "UTF8", nil
+	case "SQL_ASCII":
+		return "SQL_ASCII", nil
+	}
+	return "", fmt.Errorf("only UTF8 is supported")
+}
+
+func dateStyle(s string) (string, error) {
+	order := "MDY"
+	for _, p := range strings.Split(strings.ToUpper(s), ",") {
+		switch p = strings.TrimSpace(p); p {
+		case "ISO", "":
+		case "MDY", "DMY", "YMD":
+			order = p
+		case "US":
+			order = "MDY"
+		case "EURO", "EUROPEAN":
+			order = "DMY"
+		default:
+			return "", fmt.Errorf("only the ISO style is supported")
+		}
+	}
+	if order != "MDY" {
+		return "", fmt.Errorf("only the order MDY is supported for input that is not ISO")
+	}
+	return "ISO, MDY", nil
+}
+
+func isolation(s string) (string, error) {
+	return oneOf("read uncommitted", "read committed", "repeatable read", "serializable")(s)
+}
+
+func backend(s string) (string, error) {
+	b, err := state.ParseBackend(s)
+	return string(b), err
+}
+
+func timeZone(s string) (string, error) {
+	_, name, err := loadZone(s)
+	return name, err
+}
+
+func loadZone(s string) (*time.Location, string, error) {
+	switch strings.ToUpper(s) {
+	case "UTC", "Z", "ZULU", "GMT", "LOCAL", "DEFAULT":
+		return time.UTC, "UTC", nil
+	}
+	if h, err := strconv.ParseFloat(s, 64); err == nil && h >= -15 && h <= 15 {
+		sec := int(h * 3600)
+		return time.FixedZone(fmt.Sprintf("<%+03d>%+d", sec/3600, -sec/3600), sec), s, nil
+	}
+	if l, err := time.LoadLocation(s); err == nil {
+		return l, l.String(), nil
+	}
+	// Names are matched without regard to case, as PostgreSQL does.
+	parts := strings.FieldsFunc(strings.ToLower(s), func(r rune) bool { return r == '/' })
+	for i, p := range parts {
+		words := strings.Split(p, "_")
+		for k, w := range words {
+			if w != "" {
+				words[k] = strings.ToUpper(w[:1]) + w[1:]
+			}
+		}
+		parts[i] = strings.Join(words, "_")
+	}
+	if l, err := time.LoadLocation(strings.Join(parts, "/")); err == nil && s != "" {
+		return l, l.String(), nil
+	}
+	return nil, "", fmt.Errorf("unknown time zone")
+}
+
+// settingTable indexes settings by lower-case name and alias.
+type settingTable struct {
+	list  []setting
+	index map[string]*setting
+}
+
+func newSettingTable() *settingTable {
+	t := &settingTable{list: settings(), index: map[string]*setting{}}
+	for i := range t.list {
+		s := &t.list[i]
+		t.index[strings.ToLower(s.name)] = s
+		for _, a := range s.aliases {
+			t.index[strings.ToLower(a)] = s
+		}
+	}
+	return t
+}
+
+func (t *settingTable) find(name string) (*setting, error) {
+	s := t.index[strings.ToLower(name)]
+	if s == nil {
+		return nil, pgerr.Newf(pgerr.UndefinedObject, "unrecognized configuration parameter %q", name)
+	}
+	return s, nil
+}
+
+func (s *setting) normalise(v string) (string, error) {
+	if s.check == nil {
+		return v, nil
+	}
+	n, err := s.check(v)
+	if err != nil {
+		return "", pgerr.Newf(pgerr.InvalidParameterValue, "invalid value for parameter %q: %q", s.name, v).WithHint("%s.", capital(err.Error()))
+	}
+	return n, nil
+}
+
+func capital(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}
+
+// serverSettings are the values in force for the whole server.
+type serverSettings struct {
+	table *settingTable
+	mu    sync.RWMutex
+	vals  map[string]string
+}
+
+func newServerSettings(initial map[string]string) (*serverSettings, error) {
+	s := &serverSettings{table: newSettingTable(), vals: map[string]string{}}
+	for _, st := range s.table.list {
+		s.vals[st.name] = st.value
+	}
+	for k, v := range initial {
+		st, err := s.table.find(k)
+		if err != nil {
+			return nil, err
+		}
+		if s.vals[st.name], err = st.normalise(v); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func (s *serverSettings) get(name string) string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.vals[name]
+}
+
+func (s *serverSettings) chunkRows() int {
+	n, err := strconv.Atoi(s.get("chunk_rows"))
+	if err != nil {
+		return types.MaxChunkRows
+	}
+	return n
+}
+
+// checkpoints returns the coordinator's configuration. Values were checked when they were set.
+func (s *serverSettings) checkpoints() checkpoint.Config {
+	c := checkpoint.DefaultConfig()
+	dur := func(name string, into *time.Duration) {
+		if d, err := parseDuration(s.get(name)); err == nil {
+			*into = d
+		}
+	}
+	num := func(name string, into *int) {
+		if n, err := strconv.Atoi(s.get(name)); err == nil {
+			*into = n
+		}
+	}
+	dur(checkpoint.SettingInterval, &c.Interval)
+	dur(checkpoint.SettingMinPause, &c.MinPause)
+	dur(checkpoint.SettingTimeout, &c.Timeout)
+	dur(checkpoint.SettingGroupWindow, &c.GroupWindow)
+	num(checkpoint.SettingRetained, &c.Retained)
+	num(checkpoint.SettingTolerableFailures, &c.TolerableFailures)
+	return c
+}
+
+// alterSystem changes a server-wide value.
+func (s *Server) alterSystem(name, value string, reset bool) error {
+	st, err := s.settings.table.find(name)
+	if err != nil {
+		return err
+	}
+	if st.scope == scopeReadOnly {
+		return pgerr.Newf(pgerr.CantChangeRuntimeParam, "parameter %q cannot be changed", st.name)
+	}
+	if reset {
+		value = st.value
+	}
+	if value, err = st.normalise(value); err != nil {
+		return err
+	}
+	s.settings.mu.Lock()
+	old := s.settings.vals[st.name]
+	s.settings.vals[st.name] = value
+	s.settings.mu.Unlock()
+	if st.scope == scopeServer {
+		if err := s.coord.SetConfig(s.settings.checkpoints()); err != nil {
+			s.settings.mu.Lock()
+			s.settings.vals[st.name] = old
+			s.settings.mu.Unlock()
+			return err
+		}
+	}
+	return nil
+}
+
+// sessionVars are a session's values over the server's.
+type sessionVars struct {
+	srv    *serverSettings
+	vals   map[string]string
+	reset  map[string]string // what RESET goes back to
+	undo   []map[string]string
+	local  map[string]string // values before SET LOCAL, back at the end of the transaction
+	fmt    *types.Format
+	path   []string
+	notify func(name, value string) error
+}
+
+func (s *Server) newSessionVars(user string) *sessionVars {
+	v := &sessionVars{srv: s.settings, vals: map[string]string{}, local: map[string]string{}}
+	s.settings.mu.RLock()
+	for k, x := range s.settings.vals {
+		v.vals[k] = x
+	}
+	s.settings.mu.RUnlock()
+	v.vals["role_user"], v.vals["session_authorization"] = user, user
+	return v
+}
+
+// startup makes the present values those that RESET goes back to.
+func (v *sessionVars) startup() {
+	v.reset = make(map[string]string, len(v.vals))
+	for k, x := range v.vals {
+		v.reset[k] = x
+	}
+}
+
+func (v *sessionVars) get(name string) string {
+	if st := v.srv.table.index[strings.ToLower(name)]; st != nil && (st.scope == scopeServer) {
+		return v.srv.get(st.name)
+	}
+	return v.vals[name]
+}
+
+// lookup finds a value by any spelling of its name.
+func (v *sessionVars) lookup(name string) (string, bool) {
+	st, err := v.srv.table.find(name)
+	if err != nil {
+		x, ok := v.vals[strings.ToLower(name)]
+		return x, ok
+	}
+	return v.get(st.name), true
+}
+
+func (v *sessionVars) set(name string, values []string, local bool) error {
+	value := strings.Join(values, ", ")
+	st, err := v.srv.table.find(name)
+	if err != nil {
+		if strings.Contains(name, ".") && !strings.HasPrefix(strings.ToLower(name), "execution.") && !strings.HasPrefix(strings.ToLower(name), "streamdb.") {
+			v.vals[strings.ToLower(name)] = value // a customised option, as PostgreSQL allows
+			return nil
+		}
+		return err
+	}
+	switch st.scope {
+	case scopeReadOnly:
+		return pgerr.Newf(pgerr.CantChangeRuntimeParam, "parameter %q cannot be changed", st.name)
+	case scopeServer:
+		return pgerr.Newf(pgerr.CantChangeRuntimeParam, "parameter %q cannot be set for a session", st.name).WithHint("Use ALTER SYSTEM SET.")
+	}
+	if st.name == "search_path" {
+		quoted := make([]string, len(values))
+		for i, s := range values {
+			quoted[i] = s
+		}
+		value = strings.Join(quoted, ", ")
+	}
+	if value, err = st.normalise(value); err != nil {
+		return err
+	}
+	if local {
+		if _, ok := v.local[st.name]; !ok {
+			v.local[st.name] = v.vals[st.name]
+		}
+	}
+	v.assign(st, value)
+	return nil
+}
+
+func (v *sessionVars) assign(st *setting, value string) {
+	v.vals[st.name] = value
+	v.fmt, v.path = nil, nil
+	if st.report && v.notify != nil {
+		_ = v.notify(st.name, value) // the client is gone if this fails; the next write tells
+	}
+}
+
+func (v *sessionVars) resetOne(name string) error {
+	st, err := v.srv.table.find(name)
+	if err != nil {
+		return err
+	}
+	if st.scope == scopeReadOnly || st.scope == scopeServer {
+		return pgerr.Newf(pgerr.CantChangeRuntimeParam, "parameter %q cannot be changed", st.name)
+	}
+	v.assign(st, v.reset[st.name])
+	return nil
+}
+
+func (v *sessionVars) resetAll() {
+	for i := range v.srv.table.list {
+		if st := &v.srv.table.list[i]; v.vals[st.name] != v.reset[st.name] {
+			v.assign(st, v.reset[st.name])
+		}
+	}
+}
+
+// endTx brings back what SET LOCAL changed.
+func (v *sessionVars) endTx(bool) {
+	for k, x := range v.local {
+		if st := v.srv.table.index[strings.ToLower(k)]; st != nil {
+			v.assign(st, x)
+		}
+	}
+	clear(v.local)
+}
+
+func (v *sessionVars) reported() []pgwire.Param {
+	var out []pgwire.Param
+	for _, st := range v.srv.table.list {
+		if st.report {
+			out = append(out, pgwire.Param{Name: st.name, Value: v.get(st.name)})
+		}
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
+	return out
+}
+
+func (v *sessionVars) format() *types.Format {
+	if v.fmt == nil {
+		loc, _, err := loadZone(v.vals["TimeZone"])
+		if err != nil {
+			loc = time.UTC
+		}
+		f := types.DefaultFormat()
+		f.Location = loc
+		f.ByteaEscape = v.vals["bytea_output"] == "escape"
+		if n, err := strconv.Atoi(v.vals["extra_float_digits"]); err == nil {
+			f.ExtraFloatDigits = n
+		}
+		switch v.vals["IntervalStyle"] {
+		case "postgres_verbose":
+			f.IntervalStyle = types.IntervalPostgresVerbose
+		case "sql_standard":
+			f.IntervalStyle = types.IntervalSQLStandard
+		case "iso_8601":
+			f.IntervalStyle = types.IntervalISO8601
+		}
+		f.Now = time.Now()
+		v.fmt = f
+	}
+	return v.fmt
+}
+
+// searchPath returns the schemas looked at, without those that are implied.
+func (v *sessionVars) searchPath() []string {
+	if v.path == nil {
+		v.path = []string{}
+		for _, p := range strings.Split(v.vals["search_path"], ",") {
+			p = strings.Trim(strings.TrimSpace(p), `"`)
+			switch p {
+			case "":
+			case "$user":
+				p = v.vals["role_user"]
+				fallthrough
+			default:
+				v.path = append(v.path, p)
+			}
+		}
+	}
+	return v.path
+}
+
+func (v *sessionVars) statementTimeout() time.Duration {
+	d, err := parseDuration(v.vals["statement_timeout"])
+	if err != nil {
+		return 0
+	}
+	return d
+}
+
+func (v *sessionVars) disabledRules() map[string]bool {
+	var m map[string]bool
+	for _, r := range strings.Split(v.vals["streamdb.disabled_rules"], ",") {
+		if r = strings.TrimSpace(r); r != "" {
+			if m == nil {
+				m = map[string]bool{}
+			}
+			m[r] = true
+		}
+	}
+	return m
+}

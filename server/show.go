@@ -1,0 +1,401 @@
+package server
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/streamdb/streamdb/catalog"
+	"github.com/streamdb/streamdb/exec"
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/sql"
+	"github.com/streamdb/streamdb/sql/expr"
+	"github.com/streamdb/streamdb/types"
+)
+
+var jobColumns = types.Schema{
+	{Name: "id", Type: types.Int8}, {Name: "statement", Type: types.Text}, {Name: "state", Type: types.Text}, {Name: "progress", Type: types.Text},
+	{Name: "error", Type: types.Text},
+}
+
+// showColumns are the result columns of a SHOW statement.
+func showColumns(st *sql.Show) types.Schema {
+	switch st.Kind {
+	case sql.ShowSetting:
+		name := st.Name
+		return types.Schema{{Name: name, Type: types.Text}}
+	case sql.ShowAll:
+		return types.Schema{{Name: "name", Type: types.Text}, {Name: "setting", Type: types.Text}, {Name: "description", Type: types.Text}}
+	case sql.ShowCreate:
+		return types.Schema{{Name: "name", Type: types.Text}, {Name: "create_sql", Type: types.Text}}
+	case sql.ShowColumns:
+		return types.Schema{{Name: "name", Type: types.Text}, {Name: "type", Type: types.Text}, {Name: "is_hidden", Type: types.Bool}, {Name: "description", Type: types.Text}}
+	}
+	if st.Objects == "jobs" {
+		return jobColumns
+	}
+	return types.Schema{{Name: "name", Type: types.Text}}
+}
+
+func (d *dispatch) show(st *sql.Show) error {
+	cols := showColumns(st)
+	switch st.Kind {
+	case sql.ShowSetting:
+		v, ok := d.ss.vars.lookup(st.Name)
+		if !ok {
+			return pgerr.Newf(pgerr.UndefinedObject, "unrecognized configuration parameter %q", st.Name)
+		}
+		if s, err := d.ss.srv.settings.table.find(st.Name); err == nil {
+			cols[0].Name = s.name
+		}
+		return d.rows(cols, [][]types.Datum{{text(v)}}, "SHOW")
+	case sql.ShowAll:
+		var rows [][]types.Datum
+		for _, s := range d.ss.srv.settings.table.list {
+			if st.Like == "" || like(s.name, st.Like) {
+				rows = append(rows, []types.Datum{text(s.name), text(d.ss.vars.get(s.name)), text(s.doc)})
+			}
+		}
+		return d.rows(cols, rows, "SHOW")
+	case sql.ShowCreate:
+		o, ok := d.ss.resolve(st.Target)
+		if !ok {
+			return undefinedRelation(st.Target)
+		}
+		return d.rows(cols, [][]types.Datum{{text(o.Schema + "." + o.Name), text(o.Definition)}}, "SHOW")
+	case sql.ShowColumns:
+		o, ok := d.ss.resolve(st.Target)
+		if !ok {
+			return undefinedRelation(st.Target)
+		}
+		var rows [][]types.Datum
+		for _, c := range o.Columns {
+			rows = append(rows, []types.Datum{text(c.Name), text(c.Type.String()), {Type: types.Bool, Bool: c.Hidden}, text(c.Comment)})
+		}
+		return d.rows(cols, rows, "SHOW")
+	}
+	return d.showObjects(st, cols)
+}
+
+func like(s, pattern string) bool {
+	for i := 0; i < len(pattern); i++ {
+		switch pattern[i] {
+		case '%':
+			for k := 0; k <= len(s); k++ {
+				if like(s[k:], pattern[i+1:]) {
+					return true
+				}
+			}
+			return false
+		case '_':
+			if s == "" {
+				return false
+			}
+			s = s[1:]
+		default:
+			if s == "" || s[0] != pattern[i] {
+				return false
+			}
+			s = s[1:]
+		}
+	}
+	return s == ""
+}
+
+func (d *dispatch) showObjects(st *sql.Show, cols types.Schema) error {
+	snap := d.ss.srv.catalog.Snapshot()
+	var rows [][]types.Datum
+	add := func(name string) {
+		if st.Like == "" || like(name, st.Like) {
+			rows = append(rows, []types.Datum{text(name)})
+		}
+	}
+	kinds := map[string]catalog.Kind{"tables": catalog.Table, "sources": catalog.Source, "views": catalog.View, "materialized views": catalog.MaterializedView}
+	switch {
+	case st.Objects == "jobs":
+		return d.rows(cols, d.ss.srv.jobRows(), "SHOW")
+	case st.Objects == "schemas":
+		for _, n := range snap.Namespaces() {
+			add(n.Name)
+		}
+	case st.Objects == "databases":
+		add(databaseName)
+	case st.Objects == "sinks" || st.Objects == "indexes":
+	case kinds[st.Objects] != "":
+		for _, o := range snap.Objects() {
+			if o.Kind == kinds[st.Objects] && (st.From == "" || o.Schema == st.From) {
+				add(o.Name)
+			}
+		}
+	default:
+		start, _ := st.Span()
+		return pgerr.Newf(pgerr.FeatureNotSupported, "SHOW %s is not supported", strings.ToUpper(st.Objects)).At(start).
+			WithHint("SHOW knows TABLES, SOURCES, VIEWS, MATERIALIZED VIEWS, SCHEMAS, JOBS, ALL, CREATE and the settings.")
+	}
+	return d.rows(cols, rows, "SHOW")
+}
+
+func (s *Server) jobRows() [][]types.Datum {
+	snap := s.catalog.Snapshot()
+	var rows [][]types.Datum
+	for _, o := range snap.Objects() {
+		j, ok := s.engine.Job(o.ID)
+		if !ok {
+			continue
+		}
+		progress := text("")
+		progress.Null = true
+		if j.Status() == exec.JobBackfilling || o.Creating {
+			read, total := j.Progress()
+			pct := int64(100)
+			if total > 0 {
+				pct = min(100, read*100/total)
+			}
+			progress = text(fmt.Sprintf("%d %% (%d of %d rows)", pct, read, total))
+		}
+		rows = append(rows, []types.Datum{int8d(int64(o.ID)), text(o.Definition), text(j.Status().String()), progress, errText(j.Err())})
+	}
+	return rows
+}
+
+func errText(err error) types.Datum {
+	if err == nil {
+		return types.NullDatum(types.Text)
+	}
+	return text(err.Error())
+}
+
+func (d *dispatch) cancelJobs(st *sql.CancelJobs) error {
+	srv := d.ss.srv
+	var rows [][]types.Datum
+	for _, raw := range st.IDs {
+		var id uint64
+		if _, err := fmt.Sscan(strings.Trim(raw, "' "), &id); err != nil {
+			return pgerr.Newf(pgerr.InvalidTextRepresentation, "invalid job id %q", raw)
+		}
+		o, ok := srv.catalog.Snapshot().Get(id)
+		if !ok || o.Kind != catalog.MaterializedView {
+			return pgerr.Newf(pgerr.UndefinedObject, "job %d does not exist", id)
+		}
+		if !o.Creating {
+			return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "job %d is not being created: it runs", id).WithHint("DROP MATERIALIZED VIEW ends a running one.")
+		}
+		if err := d.dropObjects([]*catalog.Object{o}); err != nil {
+			return err
+		}
+		rows = append(rows, []types.Datum{int8d(int64(id))})
+	}
+	return d.rows(types.Schema{{Name: "id", Type: types.Int8}}, rows, "CANCEL JOBS")
+}
+
+func (d *dispatch) pause(n *sql.Name, pause bool) error {
+	jobs, err := d.jobsNamed(n)
+	if err != nil {
+		return err
+	}
+	for _, j := range jobs {
+		if pause {
+			j.Pause()
+		} else {
+			j.Resume()
+		}
+	}
+	if pause {
+		return d.complete("PAUSE")
+	}
+	return d.complete("RESUME")
+}
+
+// wait blocks until views have been filled and show all that is committed.
+func (d *dispatch) wait(st *sql.Wait) error {
+	jobs, err := d.jobsNamed(st.Object)
+	if err != nil {
+		return err
+	}
+	for _, j := range jobs {
+		if err := j.WaitCaughtUp(d.ctx, progressEvery, func() {}); err != nil {
+			return err
+		}
+	}
+	if err := d.ss.srv.engine.Flush(d.ctx); err != nil {
+		return err
+	}
+	return d.complete("WAIT")
+}
+
+func (d *dispatch) set(st *sql.Set) error {
+	v := d.ss.vars
+	v.notify = d.ss.notifier.ParameterStatus
+	var err error
+	if st.Default {
+		err = v.resetOne(st.Name)
+	} else {
+		err = v.set(st.Name, st.Values, st.Local)
+	}
+	if err != nil {
+		return atPos(err, -1)
+	}
+	if strings.EqualFold(st.Name, "transaction_read_only") {
+		d.ss.tx.readOnly = v.get("transaction_read_only") == "on"
+	}
+	return d.complete("SET")
+}
+
+func (d *dispatch) reset(st *sql.Reset) error {
+	v := d.ss.vars
+	v.notify = d.ss.notifier.ParameterStatus
+	if st.All {
+		v.resetAll()
+	} else if err := v.resetOne(st.Name); err != nil {
+		return err
+	}
+	return d.complete("RESET")
+}
+
+func (d *dispatch) discard(st *sql.Discard) error {
+	ss := d.ss
+	if st.What == "all" {
+		if ss.tx.explicit {
+			return pgerr.Newf(pgerr.ActiveSQLTransaction, "DISCARD ALL cannot run inside a transaction block")
+		}
+		ss.vars.notify = ss.notifier.ParameterStatus
+		ss.vars.resetAll()
+		clear(ss.prepared)
+	}
+	return d.complete("DISCARD " + strings.ToUpper(st.What))
+}
+
+func (d *dispatch) prepareSQL(st *sql.Prepare) error {
+	ss := d.ss
+	if _, ok := ss.prepared[st.Name]; ok {
+		return pgerr.Newf(pgerr.DuplicatePreparedStatement, "prepared statement %q already exists", st.Name)
+	}
+	p := &prepared{name: st.Name, text: st.SourceText(), stmt: st.Target}
+	for i := range st.Types {
+		t, err := columnType(&st.Types[i])
+		if err != nil {
+			return err
+		}
+		p.declared = append(p.declared, t)
+	}
+	if err := ss.plan(p); err != nil {
+		return err
+	}
+	ss.prepared[st.Name] = p
+	return d.complete("PREPARE")
+}
+
+func (d *dispatch) executeSQL(st *sql.Execute) error {
+	ss := d.ss
+	p := ss.prepared[st.Name]
+	if p == nil {
+		return noStatement(st.Name)
+	}
+	if err := ss.fresh(p); err != nil {
+		return err
+	}
+	if len(st.Args) != len(p.params) {
+		return pgerr.Newf(pgerr.SyntaxError, "wrong number of parameters for prepared statement %q", st.Name).
+			WithDetail("Expected %d parameters but got %d.", len(p.params), len(st.Args))
+	}
+	args := make([]types.Datum, len(st.Args))
+	for i, q := range st.Args {
+		e, err := bindArgument(ss, q, p.params[i])
+		if err != nil {
+			return err
+		}
+		if args[i], err = expr.EvalConst(e, ss.env(d.args), ss.srv.registry); err != nil {
+			return err
+		}
+	}
+	sub := &dispatch{ss: ss, ctx: d.ctx, w: d.w, args: args, last: d.last, pre: p, portal: d.portal, formats: d.formats}
+	return sub.statement(p.stmt)
+}
+
+func (d *dispatch) deallocate(st *sql.Deallocate) error {
+	ss := d.ss
+	if st.All {
+		clear(ss.prepared)
+		return d.complete("DEALLOCATE ALL")
+	}
+	if ss.prepared[st.Name] == nil {
+		return noStatement(st.Name)
+	}
+	delete(ss.prepared, st.Name)
+	return d.complete("DEALLOCATE")
+}
+
+func (d *dispatch) comment(st *sql.CommentOn) error {
+	o, ok := d.ss.resolve(st.Name)
+	if !ok {
+		return undefinedRelation(st.Name)
+	}
+	textOf := ""
+	if st.Comment != nil {
+		textOf = *st.Comment
+	}
+	err := d.ss.srv.catalog.Update(func(tx *catalog.Tx) error {
+		c := *o
+		if st.Kind != sql.KindColumn {
+			c.Comment = textOf
+			return tx.Replace(&c)
+		}
+		i := c.Column(st.Column)
+		if i < 0 {
+			return pgerr.Newf(pgerr.UndefinedColumn, "column %q of relation %q does not exist", st.Column, o.Name)
+		}
+		c.Columns = append([]catalog.Column(nil), c.Columns...)
+		c.Columns[i].Comment = textOf
+		return tx.Replace(&c)
+	})
+	if err != nil {
+		return err
+	}
+	return d.complete("COMMENT")
+}
+
+// alter changes settings and names.
+func (d *dispatch) alter(st *sql.AlterObject) error {
+	srv := d.ss.srv
+	if st.Kind == sql.KindSystem {
+		for _, a := range st.Actions {
+			for _, o := range a.Options {
+				if err := srv.alterSystem(o.Name, o.Value, a.Kind == sql.AlterReset); err != nil {
+					return atPos(err, o.Pos)
+				}
+			}
+		}
+		return d.complete("ALTER SYSTEM")
+	}
+	tag := "ALTER " + strings.ToUpper(string(st.Kind))
+	o, ok := d.ss.resolve(st.Name)
+	if !ok {
+		if !st.IfExists {
+			return undefinedRelation(st.Name)
+		}
+		if err := d.ss.notice("NOTICE", pgerr.SuccessfulCompletion, "relation %q does not exist, skipping", st.Name.Key()); err != nil {
+			return err
+		}
+		return d.complete(tag)
+	}
+	srv.ddl.Lock()
+	defer srv.ddl.Unlock()
+	for _, a := range st.Actions {
+		err := srv.catalog.Update(func(tx *catalog.Tx) error {
+			c := *o
+			switch a.Kind {
+			case sql.AlterRename:
+				c.Name = a.NewName.Name
+			case sql.AlterOwner:
+				return nil
+			default:
+				return pgerr.Newf(pgerr.FeatureNotSupported, "this form of %s is not supported", tag).At(a.Pos).WithHint("RENAME TO and ALTER SYSTEM SET are.")
+			}
+			o = &c
+			return tx.Replace(&c)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return d.complete(tag)
+}
