@@ -149,8 +149,11 @@ func (s *Store) Abort(id uint64) {
 			kept = append(kept, r)
 		}
 	}
+	if len(kept) < len(s.records) {
+		s.last = nil
+		s.unpublished.Store(true)
+	}
 	s.records = kept
-	s.last = nil
 }
 
 // collectFiles removes local files that neither a kept snapshot nor the chain names.

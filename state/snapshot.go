@@ -158,6 +158,7 @@ func (s *Store) writeDelta(ctx context.Context, sealed []*Sealed) (map[*Part]int
 	}
 	if len(w.handles) > 0 {
 		s.chain.append(makeDelta(w.handles, false))
+		s.unpublished.Store(true)
 		s.stats.DeltasWritten++
 		s.stats.EntriesWritten += w.entries
 	}
@@ -300,6 +301,7 @@ func (s *Store) describe(id uint64, live map[*Part]int64) *Snapshot {
 		}
 	}
 	s.last, s.lastVersion = sn, s.chain.version
+	s.unpublished.Store(false)
 	s.remember(id, sn)
 	return cloneSnapshot(sn)
 }

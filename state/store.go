@@ -63,6 +63,7 @@ type Store struct {
 	overlayBytes atomic.Int64
 	evictions    atomic.Int64
 	flushing     atomic.Pointer[chan struct{}]
+	unpublished  atomic.Bool // deltas were written that no snapshot describes
 	published    atomic.Pointer[Metrics]
 	background   atomic.Pointer[error] // a failure of Pebble's background work
 
@@ -267,8 +268,11 @@ func (s *Store) Seal(subtask int) *Sealed {
 	return sealed
 }
 
-// Dirty reports whether anything changed since the last snapshot.
+// Dirty reports whether anything changed since the last snapshot that was not aborted.
 func (s *Store) Dirty() bool {
+	if s.unpublished.Load() {
+		return true
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.parts {

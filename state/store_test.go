@@ -297,6 +297,26 @@ func TestFlushFreesMemory(t *testing.T) {
 	require.Zero(t, budget.Used())
 }
 
+func TestDirty(t *testing.T) {
+	j := open(t, state.Options{Dir: t.TempDir()}, nil)
+	require.False(t, j.s.Dirty())
+	j.fill(0, 1, "x")
+	require.True(t, j.s.Dirty())
+	require.NoError(t, j.s.Flush(context.Background(), j.seal()))
+	require.True(t, j.s.Dirty(), "flushed is not published")
+	j.checkpoint()
+	require.False(t, j.s.Dirty())
+	j.fill(0, 1, "y")
+	_, err := j.s.Snapshot(context.Background(), 2, j.seal())
+	require.NoError(t, err)
+	require.False(t, j.s.Dirty())
+	j.s.Abort(2)
+	require.True(t, j.s.Dirty(), "an aborted snapshot published nothing")
+	j.id = 2
+	open(t, state.Options{Dir: t.TempDir()}, j.checkpoint()).check(0, 1, "y")
+	require.False(t, j.s.Dirty())
+}
+
 func TestOverlappingPartsAreRefused(t *testing.T) {
 	s := state.NewMemory(groups)
 	a, err := s.Part(1, 0, state.Range{From: 0, To: 8}, state.Ordered)
