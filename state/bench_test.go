@@ -291,3 +291,67 @@ func peakRSS(tb testing.TB) int64 {
 	}
 	return 0
 }
+
+// BenchmarkCold reads a part whose entries were all evicted, with a warm block cache.
+func BenchmarkCold(b *testing.B) {
+	const n = 500_000
+	ctx := context.Background()
+	shared := state.OpenShared(512 << 20)
+	b.Cleanup(shared.Close)
+	s, err := state.Open(ctx, state.Options{
+		Dir: b.TempDir(), MaxParallelism: benchGroups, Shared: shared, Budget: state.NewBudget(1),
+	}, nil)
+	require.NoError(b, err)
+	p, err := s.Part(1, 0, fullRange, state.Ordered)
+	require.NoError(b, err)
+	fillPart(p, 0, n)
+	require.NoError(b, s.Flush(ctx, []*state.Sealed{s.Seal(0)}))
+	s.Seal(0)
+	v := p.View()
+	var buf [8]byte
+	for name, off := range map[string]uint64{"hit": 0, "miss": 1 << 40} {
+		b.Run("get "+name, func(b *testing.B) {
+			i := uint64(0)
+			for b.Loop() {
+				i++
+				k, kg := key8(buf[:], i*7919%n+off)
+				if _, ok, err := p.Get(kg, k); err != nil || ok != (off == 0) {
+					b.Fatal("wrong answer", err)
+				}
+			}
+		})
+		b.Run("view get "+name, func(b *testing.B) {
+			i := uint64(0)
+			for b.Loop() {
+				i++
+				k, kg := key8(buf[:], i*7919%n+off)
+				if _, ok, err := v.Get(kg, k); err != nil || ok != (off == 0) {
+					b.Fatal("wrong answer", err)
+				}
+			}
+		})
+		b.Run("scan prefix "+name, func(b *testing.B) {
+			i := uint64(0)
+			for b.Loop() {
+				i++
+				k, kg := key8(buf[:], i*7919%n+off)
+				it := p.Scan(kg, k)
+				if it.Next() != (off == 0) {
+					b.Fatal("wrong answer", it.Err())
+				}
+				it.Close()
+			}
+		})
+	}
+	b.Run("scan all", func(b *testing.B) {
+		for b.Loop() {
+			it := p.ScanAll()
+			for it.Next() {
+			}
+			it.Close()
+		}
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/entry")
+	})
+	v.Close()
+	require.NoError(b, s.Destroy())
+}
