@@ -5,8 +5,11 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/streamdb/streamdb/exec/op/optest"
 	"github.com/streamdb/streamdb/planner/plan"
+	"github.com/streamdb/streamdb/sql/functions"
 	"github.com/streamdb/streamdb/types"
 )
 
@@ -235,4 +238,37 @@ func TestAggEmitOnWindowClose(t *testing.T) {
 		},
 		NoOracle: true,
 	})
+}
+
+func TestAggJSON(t *testing.T) {
+	in := input([]int{0}, schema("id", types.Int4, "k", types.Text, "v", types.Int4))
+	optest.Run(t, optest.Spec{
+		Lib: functions.Builtins(),
+		Node: aggNode(in, nil, call("json_agg(anyelement)", types.JSON, 2), call("jsonb_agg(anyelement)", types.JSONB, 1),
+			call("json_object_agg(any,any)", types.JSON, 1, 2), call("jsonb_object_agg(any,any)", types.JSONB, 1, 2)),
+		Epochs: []optest.Epoch{
+			{In: []string{"+ 1 b 1\n+ 2 a NULL"}, Want: `+ '[1, null]' '["b", "a"]' '{ "b" : 1, "a" : null }' '{"a": null, "b": 1}'`},
+			{In: []string{"- 1 b 1"}, Want: `+ '[null]' '["a"]' '{ "a" : null }' '{"a": null}'`},
+			{In: []string{"- 2 a NULL"}, Want: `+ NULL NULL NULL NULL`},
+		},
+	})
+}
+
+// TestAggAgainstOneShot replays random histories for every aggregate; what is left must look as if it had come at once.
+func TestAggAgainstOneShot(t *testing.T) {
+	s := schema("id", types.Int4, "k", types.Int4, "v", types.Int4)
+	arr := types.T(types.ArrayOf(types.OIDInt4))
+	calls := []plan.AggCall{call("count(*)", types.Int8), call("sum(int4)", types.Int8, 2), call("avg(int4)", types.NumericType, 2), call("min(int4)", types.Int4, 2),
+		call("max(int4)", types.Int4, 1), call("bit_xor(int4)", types.Int4, 2), call("bit_and(int4)", types.Int4, 2), call("array_agg(anynonarray)", arr, 1),
+		distinct(call("array_agg(anynonarray)", arr, 2)), distinct(call("sum(int4)", types.Int8, 2)), call("var_pop(int4)", types.NumericType, 2),
+		call("stddev_samp(int4)", types.NumericType, 2)}
+	for _, group := range [][]int{nil, {1}, {1, 2}, {2, 1, 0}} {
+		optest.Check(t, 20, func(rt *rapid.T) optest.Spec {
+			spec := optest.Spec{Node: aggNode(input([]int{0}, s), group, calls...), Epochs: history(rt, 1)}
+			if group != nil {
+				spec.Route = [][]int{group}
+			}
+			return spec
+		})
+	}
 }

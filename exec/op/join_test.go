@@ -188,3 +188,49 @@ func TestJoinAgainstNestedLoop(t *testing.T) {
 		}
 	}
 }
+
+// TestJoinLongChains gives one key so many rows that retractions go through the hash index.
+func TestJoinLongChains(t *testing.T) {
+	s := schema("id", types.Int4, "k", types.Int4, "v", types.Text)
+	rows := func(sign string, from, to int) string {
+		text := ""
+		for i := from; i < to; i++ {
+			text += fmt.Sprintf("%s %d 1 'some text that is long enough %d'\n", sign, i, i)
+		}
+		return text
+	}
+	optest.Run(t, optest.Spec{
+		Node:  joinNode(input([]int{0}, s), input([]int{0}, s), plan.Left, []int{1}, []int{1}, []int{0, 3}, nil),
+		Route: [][]int{{1}, {1}},
+		Epochs: []optest.Epoch{
+			{In: []string{rows("+", 0, 100), rows("+", 0, 3)}},
+			{In: []string{rows("-", 10, 90), ""}},
+			{In: []string{rows("+", 40, 60) + rows("-", 45, 50), rows("-", 0, 3)}},
+			{In: []string{rows("+", 10, 40), rows("+", 7, 8)}},
+			{In: []string{rows("-", 0, 45) + rows("-", 50, 60) + rows("-", 90, 100), ""}, Want: "{}"},
+		},
+	})
+}
+
+func TestJoinEqualKeysOfDifferentForm(t *testing.T) {
+	s := schema("id", types.Int4, "k", types.Float8)
+	optest.Run(t, optest.Spec{
+		Node:   joinNode(input([]int{0}, s), input([]int{0}, s), plan.Inner, []int{1}, []int{1}, []int{0, 2}, nil),
+		Route:  [][]int{{1}, {1}},
+		Epochs: []optest.Epoch{{In: []string{"+ 1 0\n+ 2 NaN", "+ 3 -0\n+ 4 NaN"}, Want: "+ 1 0 3 -0\n+ 2 NaN 4 NaN"}},
+	})
+}
+
+func TestJoinNullSafe(t *testing.T) {
+	s := schema("id", types.Int4, "k", types.Int4)
+	n := joinNode(input([]int{0}, s), input([]int{0}, s), plan.Full, []int{1}, []int{1}, []int{0, 2}, nil)
+	n.Join.NullSafe = []bool{true}
+	n.Join.Output = []int{0, 2}
+	n.Schema = schema("l", types.Int4, "r", types.Int4)
+	n.Key = []int{0, 1}
+	optest.Run(t, optest.Spec{
+		Node:   n,
+		Route:  [][]int{{1}, {1}},
+		Epochs: []optest.Epoch{{In: []string{"+ 1 NULL\n+ 2 5", "+ 3 NULL\n+ 4 6"}, Want: "+ 1 3\n+ 2 NULL\n+ NULL 4"}},
+	})
+}
