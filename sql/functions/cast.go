@@ -285,6 +285,11 @@ func (r *Registry) castUnknown(e *expr.Expr, to types.Type, ctx CastContext) (*e
 		}
 		return &expr.Expr{Kind: expr.Const, Type: to, Const: &d, Pos: e.Pos}, nil
 	}
+	if e.Kind == expr.Const {
+		if err := checkLiteral(to.OID, e.Const.Str); err != nil {
+			return nil, pgerr.From(err).At(e.Pos)
+		}
+	}
 	text := retype(e, types.Text)
 	if to.OID == types.OIDText {
 		return text, nil

@@ -24,7 +24,8 @@ func castFunctions() []entry {
 	}
 	return append(out,
 		own(castRetype, "any f t i", retypeKernel),
-		own(castInput, "any f t i", inputKernel), own(castOutput, "text f t i", outputKernel),
+		entry{id: castInput, sig: "any f t i", impl: impl{kernel: inputKernel, session: true}},
+		entry{id: castOutput, sig: "text f t i", impl: impl{kernel: outputKernel, session: true}},
 		own(castLength, "any f t i", lengthKernel(false)), own(castLengthCut, "any f t i", lengthKernel(true)),
 		own(castOidInt, "oid f t i", map1(intSlot, intSlot, func(v int64) int64 { return int64(uint32(v)) })),
 		own(castIntOid, "int4 f t i", map1(intSlot, intSlot, func(v int64) int64 { return int64(int32(v)) })),
@@ -186,8 +187,8 @@ func timeOfDay(ts int64) int64 {
 }
 
 func timeCasts() []entry {
-	local := func(f *expr.Frame, ts int64) (int64, error) { return types.TimestamptzToLocal(ts, f.Format().Location) }
-	zoned := func(f *expr.Frame, ts int64) (int64, error) { return types.LocalToTimestamptz(ts, f.Format().Location) }
+	local := func(f *expr.Frame, ts int64) (int64, error) { return types.TimestamptzToLocal(ts, loc(f)) }
+	zoned := func(f *expr.Frame, ts int64) (int64, error) { return types.LocalToTimestamptz(ts, loc(f)) }
 	return []entry{
 		fn("timestamp(date)", "timestamp(date '2024-02-29')", map1e(intSlot, intSlot, types.DateToTimestamp)),
 		fn("timestamptz(date)", "", ctx1(intSlot, intSlot, func(f *expr.Frame, d int64) (int64, error) {
@@ -232,11 +233,11 @@ func timeCasts() []entry {
 				c.setNull()
 				return nil
 			}
-			off, _ := types.ZoneOffset(ts, c.f.Format().Location)
+			off, _ := types.ZoneOffset(ts, loc(c.f))
 			return c.setStr(types.MakeTimetz(timeOfDay(l), int32(-off)))
 		})),
 		fn("timetz(time)", "", each(func(c *call) error {
-			off, _ := types.ZoneOffset(txnTime(c.f), c.f.Format().Location)
+			off, _ := types.ZoneOffset(txnTime(c.f), loc(c.f))
 			return c.setStr(types.MakeTimetz(c.int(0), int32(-off)))
 		})),
 		fn("time(timetz)", "", map1(strSlot, intSlot, func(s string) int64 { us, _ := types.SplitTimetz(s); return us })),

@@ -28,6 +28,9 @@ func comparisons() []entry {
 			add(p[0]+op+"("+p[1]+")", ints)
 		}
 		texts := orderedCompare(c, strSlot)
+		if c == cmpEQ {
+			texts.filter = textEqualFilter(texts.filter)
+		}
 		for _, p := range [...][2]string{{"name", "name,name"}, {"bytea", "bytea,bytea"}, {"char", "char,char"}, {"uuid_", "uuid,uuid"}} {
 			add(p[0]+op+"("+p[1]+")", texts)
 		}
@@ -57,6 +60,38 @@ func comparisons() []entry {
 	add("xideqint4(xid,int4)", orderedCompare(cmpEQ, intSlot))
 	add("xidneqint4(xid,int4)", orderedCompare(cmpNE, intSlot))
 	return out
+}
+
+// textEqualFilter selects the strings that equal a constant; most others differ in length already.
+func textEqualFilter(other expr.Filter) expr.Filter {
+	return func(f *expr.Frame, args []expr.Arg, sel []uint16) []uint16 {
+		a, b := args[0], args[1]
+		if a.IsConst() {
+			a, b = b, a
+		}
+		if a.IsConst() || !b.IsConst() {
+			return other(f, args, sel)
+		}
+		want := b.Str[0]
+		k := len(sel)
+		sel = expr.Grow(sel, f.Len())
+		if f.Rows != nil {
+			for _, r := range f.Rows {
+				sel[k] = r
+				if s := a.Str[r]; len(s) == len(want) && s == want {
+					k++
+				}
+			}
+			return sel[:k]
+		}
+		for i, s := range a.Str[:f.N] {
+			sel[k] = uint16(i)
+			if len(s) == len(want) && s == want {
+				k++
+			}
+		}
+		return sel[:k]
+	}
 }
 
 func floatLess(a, b float64) bool  { return a < b || b != b && a == a }
@@ -216,7 +251,7 @@ func beyond(v int64) int64 {
 }
 
 func toZoned(f *expr.Frame, ts int64) int64 {
-	z, err := types.LocalToTimestamptz(ts, f.Format().Location)
+	z, err := types.LocalToTimestamptz(ts, loc(f))
 	if err != nil {
 		return beyond(ts)
 	}

@@ -9,5 +9,6 @@ type impl struct {
 	filter                  expr.Filter    // fused selection of comparisons with a constant, optional
 	intEquality, intModulus bool           // see expr.Impl
 	total                   bool           // kernel may run over NULL and unselected rows: it never fails
+	session                 bool           // depends on session settings although its volatility is immutable: only the planner, who has the session, folds it
 	byOperator              bool           // aggregates and window functions: package exec implements them by ID
 }

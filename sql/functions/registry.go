@@ -313,5 +313,5 @@ func (r *Registry) Function(id string) (expr.Impl, bool) {
 	}
 	return expr.Impl{Kernel: f.kernel, Set: f.set, Filter: f.filter, Strict: f.Strict, Total: f.total, Columns: f.Columns,
 		IntEquality: f.intEquality, IntModulus: f.intModulus,
-		Volatile: f.Volatility == Volatile, Stable: f.Volatility == Stable}, true
+		Volatile: f.Volatility == Volatile, Stable: f.Volatility == Stable || f.session}, true
 }

@@ -337,3 +337,54 @@ func TestAggregateTypes(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "count(*)", res.Func.ID)
 }
+
+// TestSessionLiterals checks that literals take the zone of the session that evaluates them, not one fixed at compilation.
+func TestSessionLiterals(t *testing.T) {
+	b := testBinder{functions.Builtins()}
+	e, err := b.parse("timestamptz '2024-07-01 12:00'")
+	require.NoError(t, err)
+	ny, ok := types.LookupZone("America/New_York")
+	require.True(t, ok)
+	d, err := expr.EvalConst(e, &expr.Env{Format: &types.Format{Location: ny}}, b.reg)
+	require.NoError(t, err)
+	utc, err := expr.EvalConst(e, nil, b.reg)
+	require.NoError(t, err)
+	require.Equal(t, int64(4*3600*1_000_000), d.Int-utc.Int)
+	p, err := expr.Compile(e, b.reg)
+	require.NoError(t, err)
+	v, err := p.Eval(&types.Chunk{N: 2}, &expr.Env{Format: &types.Format{Location: ny}}, nil)
+	require.NoError(t, err)
+	require.Equal(t, d.Int, v.Int[1])
+	_, err = b.parse("timestamptz 'nonsense'")
+	require.Equal(t, pgerr.InvalidDatetimeFormat, pgerr.CodeOf(err))
+}
+
+func TestSeries(t *testing.T) {
+	b := testBinder{functions.Builtins()}
+	for text, want := range map[string]int{
+		"generate_series(1,5)": 5, "generate_series(5,1,-2)": 3, "generate_series(1,0)": 0, "generate_series(9223372036854775806,9223372036854775807)": 2,
+		"generate_series(1.5,3,0.5)": 4, "generate_series(timestamp '2024-01-31','2024-05-01',interval '1 month')": 4, "unnest(array[1,null,3])": 3,
+		"jsonb_each('{\"a\":1,\"b\":null}')": 2, "regexp_split_to_table('a b c',' ')": 3, "generate_series(null,3)": 0,
+		"regexp_matches('foobarbequebaz','ba.','g')": 2, "string_to_table('a,b',',')": 2,
+	} {
+		e, err := b.parse(text)
+		require.NoError(t, err, text)
+		p, err := expr.CompileSet(e, b.reg)
+		require.NoError(t, err, text)
+		require.NoError(t, p.Prepare(&types.Chunk{N: 1}, nil, nil))
+		rows, err := p.Start(0)
+		require.NoError(t, err)
+		out := types.NewChunk(p.Types())
+		got := 0
+		for rows != nil {
+			n, err := rows.Next(out.Cols, 2)
+			require.NoError(t, err)
+			if n == 0 {
+				break
+			}
+			got += n
+		}
+		require.Equal(t, want, got, text)
+		require.Equal(t, want, out.Cols[0].Len(), text)
+	}
+}
