@@ -33,8 +33,6 @@ const (
 // Several processes may share it: conditional replacements are serialized by flock.
 type File struct {
 	root string
-	// noSync leaves out fsync, for tests that do not need durability.
-	noSync bool
 }
 
 var _ Store = (*File)(nil)
@@ -159,14 +157,7 @@ func (f *File) temp(data []byte) (path string, err error) {
 	if _, err := file.Write(data); err != nil {
 		return file.Name(), err
 	}
-	return file.Name(), f.sync(file)
-}
-
-func (f *File) sync(file *os.File) error {
-	if f.noSync {
-		return nil
-	}
-	return file.Sync()
+	return file.Name(), file.Sync()
 }
 
 // place makes the temporary file at path the object key by move, and makes that durable.
@@ -189,7 +180,7 @@ func (f *File) place(path, key string, move func(from, to string) error) (Info, 
 	if err != nil {
 		return Info{}, err
 	}
-	if err := f.syncFolder(filepath.Dir(to)); err != nil {
+	if err := syncFolder(filepath.Dir(to)); err != nil {
 		return Info{}, &Error{Op: "put", Key: key, Store: f.String(), Cause: err, Ambiguous: true}
 	}
 	return f.info(key, st), nil
@@ -208,13 +199,10 @@ func (f *File) mkdirs(dir string) error {
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return f.syncFolder(filepath.Dir(dir))
+	return syncFolder(filepath.Dir(dir))
 }
 
-func (f *File) syncFolder(dir string) error {
-	if f.noSync {
-		return nil
-	}
+func syncFolder(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err
@@ -304,7 +292,7 @@ func (f *File) PutFile(ctx context.Context, key, path string) (Info, error) {
 		return Info{}, &Error{Op: "put", Key: key, Store: f.String(), Cause: err}
 	}
 	defer in.Close()
-	if err := f.sync(in); err != nil {
+	if err := in.Sync(); err != nil {
 		return Info{}, f.fail("put", key, err)
 	}
 	temp := filepath.Join(f.root, tempFolder, filepath.Base(path)+fmt.Sprintf("-%x", time.Now().UnixNano()))
@@ -348,7 +336,7 @@ func (f *File) copyFile(in *os.File) (path string, err error) {
 	if _, err := io.Copy(out, in); err != nil {
 		return "", err
 	}
-	return out.Name(), f.sync(out)
+	return out.Name(), out.Sync()
 }
 
 // Head implements Store.

@@ -22,7 +22,6 @@ import (
 	"syscall"
 
 	"github.com/rs/zerolog"
-	"golang.org/x/sys/unix"
 
 	"github.com/streamdb/streamdb/internal/failpoint"
 	"github.com/streamdb/streamdb/internal/pgerr"
@@ -184,15 +183,6 @@ func (w *WAL) report(err error) error {
 		return pgerr.Wrap(pgerr.DiskFull, err, "could not write to the write-ahead log")
 	}
 	return pgerr.Wrap(pgerr.IOError, err, "could not write to the write-ahead log")
-}
-
-func fdatasync(f *os.File) error {
-	for {
-		err := unix.Fdatasync(int(f.Fd()))
-		if !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
 }
 
 func (w *WAL) last() *segment { return &w.segments[len(w.segments)-1] }
