@@ -15,6 +15,9 @@ varchar variadic verbose when where window with xmlattributes xmlconcat xmleleme
 xmlserialize xmltable
 `
 
+// QuoteIdent quotes a name where SQL needs it, as quote_ident does.
+func QuoteIdent(s string) string { return quoteIdent(s) }
+
 // quoteIdent quotes a name where SQL needs it.
 func quoteIdent(s string) string {
 	plain := s != "" && (s[0] >= 'a' && s[0] <= 'z' || s[0] == '_')

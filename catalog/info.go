@@ -1,0 +1,359 @@
+package catalog
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/streamdb/streamdb/sql/expr"
+	"github.com/streamdb/streamdb/sql/functions"
+)
+
+// Info answers the catalogue functions of SQL from one state of the catalog. Cheap to make: one per statement.
+type Info struct {
+	d *SystemData
+}
+
+var _ expr.CatalogInfo = (*Info)(nil)
+
+// NewInfo returns the Info over d, which needs Snap, User, Database and Registry; Size too where sizes are asked for.
+func NewInfo(d *SystemData) *Info { return &Info{d: d} }
+
+// find returns the relation behind an OID: the relation itself, or with index set that whose primary key index it is.
+func (i *Info) find(oid uint32) (r *relation, index, ok bool) {
+	if s, ok := system().byOID[oid]; ok {
+		return systemRelation(s), false, true
+	}
+	for _, s := range i.d.Extra {
+		if s.OID == oid {
+			return systemRelation(s), false, true
+		}
+	}
+	id, class, _ := splitOID(oid)
+	if class != 0 && class != classIndex {
+		return nil, false, false
+	}
+	o, ok := i.d.Snap.Get(id)
+	if !ok {
+		return nil, false, false
+	}
+	r = objectRelation(o)
+	if class == classIndex && r.key() == nil {
+		return nil, false, false
+	}
+	return r, class == classIndex, true
+}
+
+// lookup finds a relation or index by its exact name.
+func (i *Info) lookup(schema, name string) (uint32, bool) {
+	if r, ok := LookupSystem(schema, name); ok && schema != "" {
+		return r.OID, true
+	}
+	for _, s := range i.d.Extra {
+		if s.Schema == schema && s.Name == name {
+			return s.OID, true
+		}
+	}
+	if o, ok := i.d.Snap.Lookup(schema, name); ok {
+		return relationOID(o), relationOID(o) != 0
+	}
+	for _, o := range i.d.Snap.objects {
+		if o.Constraint == name && o.Schema == schema && objectRelation(o).key() != nil {
+			return indexOID(o), indexOID(o) != 0
+		}
+	}
+	return 0, false
+}
+
+// searched returns the path with pg_catalog in its first place unless the path names it.
+func searched(path []string) []string {
+	if slices.Contains(path, PgCatalog) {
+		return path
+	}
+	return append([]string{PgCatalog}, path...)
+}
+
+// resolve finds an unqualified name along the path.
+func (i *Info) resolve(name string, path []string) (uint32, bool) {
+	for _, schema := range searched(path) {
+		if oid, ok := i.lookup(schema, name); ok {
+			return oid, true
+		}
+	}
+	return 0, false
+}
+
+func relationTitle(r *relation, index bool) string {
+	if index {
+		return r.object.Constraint
+	}
+	return r.name
+}
+
+// RelationName implements expr.CatalogInfo.
+func (i *Info) RelationName(oid uint32, path []string) (string, bool) {
+	r, index, ok := i.find(oid)
+	if !ok {
+		return "", false
+	}
+	name := functions.QuoteIdent(relationTitle(r, index))
+	if found, ok := i.resolve(relationTitle(r, index), path); ok && found == oid {
+		return name, true
+	}
+	return functions.QuoteIdent(r.schema) + "." + name, true
+}
+
+// RelationOID implements expr.CatalogInfo.
+func (i *Info) RelationOID(name string, path []string) (uint32, bool) {
+	parts, ok := splitName(name)
+	if !ok {
+		return 0, false
+	}
+	switch len(parts) {
+	case 1:
+		return i.resolve(parts[0], path)
+	case 2:
+		return i.lookup(parts[0], parts[1])
+	case 3:
+		if parts[0] == i.d.Database {
+			return i.lookup(parts[1], parts[2])
+		}
+	}
+	return 0, false
+}
+
+// RelationVisible implements expr.CatalogInfo.
+func (i *Info) RelationVisible(oid uint32, path []string) bool {
+	r, index, ok := i.find(oid)
+	if !ok {
+		return false
+	}
+	found, ok := i.resolve(relationTitle(r, index), path)
+	return ok && found == oid
+}
+
+// NamespaceName implements expr.CatalogInfo.
+func (i *Info) NamespaceName(oid uint32) (string, bool) {
+	for _, n := range i.d.Snap.spaces {
+		if n.OID == oid {
+			return n.Name, true
+		}
+	}
+	return "", false
+}
+
+// NamespaceOID implements expr.CatalogInfo.
+func (i *Info) NamespaceOID(name string) (uint32, bool) {
+	n, ok := i.d.Snap.Namespace(name)
+	return n.OID, ok
+}
+
+// RoleName implements expr.CatalogInfo.
+func (i *Info) RoleName(oid uint32) (string, bool) {
+	for _, r := range roles(i.d.User) {
+		if r.oid == oid {
+			return r.name, true
+		}
+	}
+	return "", false
+}
+
+// RoleOID implements expr.CatalogInfo.
+func (i *Info) RoleOID(name string) (uint32, bool) {
+	oid := i.d.roleOID(name)
+	return oid, oid != 0
+}
+
+// ViewDefinition implements expr.CatalogInfo.
+func (i *Info) ViewDefinition(oid uint32) (string, bool) {
+	r, index, ok := i.find(oid)
+	if !ok || index || r.object == nil || !r.isView() {
+		return "", false
+	}
+	return viewDefinition(r.object), true
+}
+
+// viewDefinition prints a view's query as PostgreSQL does: one blank before, a semicolon after.
+func viewDefinition(o *Object) string {
+	return " " + strings.TrimRight(strings.TrimSpace(o.Query), "; \t\r\n") + ";"
+}
+
+// IndexDefinition implements expr.CatalogInfo: the statement, or with column > 0 what the index holds at that place.
+func (i *Info) IndexDefinition(oid uint32, column int) (string, bool) {
+	r, index, ok := i.find(oid)
+	if !ok || !index {
+		return "", false
+	}
+	if column == 0 {
+		return indexDefinition(r), true
+	}
+	key := r.key()
+	if column < 0 || column > len(key) {
+		return "", true
+	}
+	return functions.QuoteIdent(key[column-1].Name), true
+}
+
+func keyList(r *relation) string {
+	var names []string
+	for _, a := range r.key() {
+		names = append(names, functions.QuoteIdent(a.Name))
+	}
+	return strings.Join(names, ", ")
+}
+
+func indexDefinition(r *relation) string {
+	return "CREATE UNIQUE INDEX " + functions.QuoteIdent(r.object.Constraint) + " ON " + functions.QuoteIdent(r.schema) + "." + functions.QuoteIdent(r.name) +
+		" USING btree (" + keyList(r) + ")"
+}
+
+// ConstraintDefinition implements expr.CatalogInfo.
+func (i *Info) ConstraintDefinition(oid uint32) (string, bool) {
+	id, class, num := splitOID(oid)
+	o, ok := i.d.Snap.Get(id)
+	if !ok {
+		return "", false
+	}
+	r := objectRelation(o)
+	switch class {
+	case classPrimaryKey:
+		if r.key() == nil {
+			return "", false
+		}
+		return "PRIMARY KEY (" + keyList(r) + ")", true
+	case manyFlag >> classShift:
+		if num < firstCheck || num-firstCheck >= len(o.Checks) {
+			return "", false
+		}
+		return "CHECK (" + parenthesized(o.Checks[num-firstCheck].Text) + ")", true
+	}
+	return "", false
+}
+
+// parenthesized puts an expression in parentheses unless it is wholly in one pair already.
+func parenthesized(s string) string {
+	s = strings.TrimSpace(s)
+	if !strings.HasPrefix(s, "(") || !strings.HasSuffix(s, ")") {
+		return "(" + s + ")"
+	}
+	depth, quote := 0, byte(0)
+	for i := range len(s) {
+		switch c := s[i]; {
+		case quote != 0:
+			if c == quote {
+				quote = 0
+			}
+		case c == '\'' || c == '"':
+			quote = c
+		case c == '(':
+			depth++
+		case c == ')':
+			if depth--; depth == 0 && i < len(s)-1 {
+				return "(" + s + ")"
+			}
+		}
+	}
+	return s
+}
+
+// Comment implements expr.CatalogInfo. Classes are the names of catalogues; "" means any.
+func (i *Info) Comment(oid uint32, class string, sub int32) (string, bool) {
+	text := ""
+	if class == "" || class == "pg_class" {
+		if r, index, ok := i.find(oid); ok && !index && r.object != nil {
+			switch {
+			case sub == 0:
+				text = r.object.Comment
+			case sub > 0 && int(sub) <= len(r.columns):
+				text = r.columns[sub-1].Comment
+			}
+		}
+	}
+	if text == "" && sub == 0 && (class == "" || class == "pg_namespace") {
+		if name, ok := i.NamespaceName(oid); ok {
+			text = namespaceComment(name)
+		}
+	}
+	if text == "" && sub == 0 && (class == "" || class == "pg_proc") && i.d.Registry != nil {
+		if doc, ok := i.d.functionDocs()[oid]; ok {
+			text = doc
+		}
+	}
+	return text, text != ""
+}
+
+// functionDocs maps the OIDs of functions to their descriptions; made once per SystemData.
+func (d *SystemData) functionDocs() map[uint32]string {
+	d.docsOnce.Do(func() {
+		fs := functionList(d.Registry)
+		d.docs = make(map[uint32]string, len(fs))
+		for _, f := range fs {
+			d.docs[f.oid] = f.Doc
+		}
+	})
+	return d.docs
+}
+
+// RelationSize implements expr.CatalogInfo. The key of a relation lies in the relation: its index takes no space of its own.
+func (i *Info) RelationSize(oid uint32) (int64, bool) {
+	if oid == databaseOID {
+		total := int64(0)
+		for _, r := range i.d.userRelations() {
+			total += i.d.size(r)
+		}
+		return total, true
+	}
+	r, index, ok := i.find(oid)
+	if !ok {
+		return 0, false
+	}
+	if index {
+		return 0, true
+	}
+	return i.d.size(r), true
+}
+
+// splitName takes a possibly qualified, possibly quoted name apart; unquoted parts are folded to lower case.
+func splitName(s string) ([]string, bool) {
+	var parts []string
+	s = strings.TrimSpace(s)
+	for {
+		var part string
+		if strings.HasPrefix(s, `"`) {
+			end := 1
+			for ; ; end++ {
+				if end >= len(s) {
+					return nil, false
+				}
+				if s[end] != '"' {
+					continue
+				}
+				if end+1 < len(s) && s[end+1] == '"' {
+					end++
+					continue
+				}
+				break
+			}
+			part, s = strings.ReplaceAll(s[1:end], `""`, `"`), strings.TrimLeft(s[end+1:], " \t\n")
+		} else {
+			end := strings.IndexByte(s, '.')
+			if end < 0 {
+				end = len(s)
+			}
+			part, s = strings.ToLower(strings.TrimSpace(s[:end])), s[end:]
+			if strings.ContainsAny(part, "\" \t\n") {
+				return nil, false
+			}
+		}
+		if part == "" {
+			return nil, false
+		}
+		parts = append(parts, part)
+		if s == "" {
+			return parts, true
+		}
+		if s[0] != '.' {
+			return nil, false
+		}
+		s = strings.TrimLeft(s[1:], " \t\n")
+	}
+}

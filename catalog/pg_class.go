@@ -1,0 +1,373 @@
+package catalog
+
+import "strconv"
+
+// Access methods of relations and indexes.
+const (
+	heapOID  = 2
+	btreeOID = 403
+)
+
+// pageBytes is PostgreSQL's page size: pg_class counts sizes in pages.
+const pageBytes = 8192
+
+func pgClass(d *SystemData, w *rowWriter) {
+	for _, r := range d.relations() {
+		d.pgClassRow(w, r)
+		if r.key() != nil {
+			d.pgClassIndexRow(w, r)
+		}
+	}
+}
+
+func (d *SystemData) pgClassRow(w *rowWriter, r *relation) {
+	w.oid("oid", r.oid)
+	w.str("relname", r.name)
+	w.oid("relnamespace", d.namespaceOID(r.schema))
+	w.oid("relowner", ownerOID)
+	w.str("relpersistence", "p")
+	w.str("relkind", string(r.kind))
+	w.int("relnatts", int64(len(r.columns)))
+	w.bool("relispopulated", true)
+	w.float("reltuples", -1)
+	w.str("relreplident", "n")
+	w.bool("relhasrules", r.kind == 'v')
+	if r.kind == 'r' || r.kind == 'm' {
+		w.oid("relam", heapOID)
+		w.oid("relfilenode", r.oid)
+	}
+	if r.sys != nil {
+		w.oid("reltype", r.sys.RowType)
+		w.bool("relisshared", isShared(r.oid))
+		w.end()
+		return
+	}
+	w.oid("reltype", rowTypeOID(r.object))
+	w.bool("relhasindex", r.key() != nil)
+	w.int("relchecks", int64(len(r.checks())))
+	w.bool("relispopulated", !r.object.Creating)
+	if w.wants("reltuples") {
+		w.float("reltuples", float64(d.rows(r)))
+	}
+	if w.wants("relpages") {
+		w.int("relpages", (d.size(r)+pageBytes-1)/pageBytes)
+	}
+	if r.kind == 'r' || r.kind == 'm' {
+		w.str("relreplident", "d")
+	}
+	w.texts("reloptions", options(r.object.Settings))
+	w.end()
+}
+
+func (d *SystemData) pgClassIndexRow(w *rowWriter, r *relation) {
+	oid := indexOID(r.object)
+	w.oid("oid", oid)
+	w.str("relname", r.object.Constraint)
+	w.oid("relnamespace", d.namespaceOID(r.schema))
+	w.oid("relowner", ownerOID)
+	w.oid("relam", btreeOID)
+	w.oid("relfilenode", oid)
+	w.str("relpersistence", "p")
+	w.str("relkind", "i")
+	w.str("relreplident", "n")
+	w.int("relnatts", int64(len(r.key())))
+	w.bool("relispopulated", true)
+	if w.wants("reltuples") {
+		w.float("reltuples", float64(d.rows(r)))
+	}
+	w.end()
+}
+
+// isShared reports whether PostgreSQL keeps the relation once for all databases.
+func isShared(oid uint32) bool {
+	switch oid {
+	case pgAuthidOID, 1261, pgDatabaseOID, 1213, 1214, 2396, 2964, 3592, 6000, 6100:
+		return true
+	}
+	return false
+}
+
+func pgAttribute(d *SystemData, w *rowWriter) {
+	for _, r := range d.relations() {
+		for _, a := range r.columns {
+			w.oid("attrelid", r.oid)
+			attributeRow(w, a, a.num)
+			w.bool("attnotnull", a.NotNull)
+			w.bool("atthasdef", r.hasDefault(a))
+			if a.Generated != "" {
+				w.str("attgenerated", "s")
+			}
+			w.end()
+		}
+		for i, a := range r.key() {
+			w.oid("attrelid", indexOID(r.object))
+			attributeRow(w, a, int64(i+1))
+			w.end()
+		}
+	}
+}
+
+func attributeRow(w *rowWriter, a attribute, num int64) {
+	t := typeDetails(a.Type)
+	w.str("attname", a.Name)
+	w.oid("atttypid", uint32(a.Type.OID))
+	w.int("attstattarget", -1)
+	w.int("attlen", t.len)
+	w.int("attnum", num)
+	if a.Type.IsArray() {
+		w.int("attndims", 1)
+	}
+	w.int("attcacheoff", -1)
+	w.int("atttypmod", int64(a.Type.Mod))
+	w.bool("attbyval", t.byVal)
+	w.str("attalign", t.align)
+	w.str("attstorage", t.storage)
+	w.bool("attislocal", true)
+	w.int("attcollation", t.collation)
+}
+
+func pgAttrdef(d *SystemData, w *rowWriter) {
+	for _, r := range d.userRelations() {
+		for _, a := range r.columns {
+			if !r.hasDefault(a) {
+				continue
+			}
+			w.oid("oid", defaultOID(r.object, a.pos))
+			w.oid("adrelid", r.oid)
+			w.int("adnum", a.num)
+			w.str("adbin", a.defaultText())
+			w.end()
+		}
+	}
+}
+
+func pgNamespace(d *SystemData, w *rowWriter) {
+	for _, n := range d.Snap.Namespaces() {
+		w.oid("oid", n.OID)
+		w.str("nspname", n.Name)
+		w.oid("nspowner", ownerOID)
+		w.end()
+	}
+}
+
+func pgIndex(d *SystemData, w *rowWriter) {
+	for _, r := range d.userRelations() {
+		key := r.key()
+		if key == nil {
+			continue
+		}
+		collations, classes, zeros := make([]int64, len(key)), make([]int64, len(key)), make([]int64, len(key))
+		if w.wants("indcollation", "indclass") {
+			for i, a := range key {
+				collations[i], classes[i] = typeDetails(a.Type).collation, btreeClass(a.Type.OID)
+			}
+		}
+		w.oid("indexrelid", indexOID(r.object))
+		w.oid("indrelid", r.oid)
+		w.int("indnatts", int64(len(key)))
+		w.int("indnkeyatts", int64(len(key)))
+		w.bool("indisunique", true)
+		w.bool("indisprimary", true)
+		w.bool("indimmediate", true)
+		w.bool("indisvalid", true)
+		w.bool("indisready", true)
+		w.bool("indislive", true)
+		w.array("indkey", r.keyNumbers())
+		w.array("indcollation", collations)
+		w.array("indclass", classes)
+		w.array("indoption", zeros)
+		w.end()
+	}
+}
+
+func pgConstraint(d *SystemData, w *rowWriter) {
+	row := func(r *relation, oid uint32, name, kind string) {
+		w.oid("oid", oid)
+		w.str("conname", name)
+		w.oid("connamespace", d.namespaceOID(r.schema))
+		w.str("contype", kind)
+		w.bool("convalidated", true)
+		w.oid("conrelid", r.oid)
+		w.strs("confupdtype", " ", "confdeltype", " ", "confmatchtype", " ")
+		w.bool("conislocal", true)
+	}
+	for _, r := range d.userRelations() {
+		if r.key() != nil {
+			row(r, primaryKeyOID(r.object), r.object.Constraint, "p")
+			w.oid("conindid", indexOID(r.object))
+			w.bool("connoinherit", true)
+			w.array("conkey", r.keyNumbers())
+			w.end()
+		}
+		for _, c := range r.checks() {
+			row(r, c.oid, c.Name, "c")
+			w.str("conbin", c.Text)
+			var nums []int64
+			for _, a := range r.columnsIn(c.Text) {
+				nums = append(nums, a.num)
+			}
+			if nums != nil {
+				w.array("conkey", nums)
+			}
+			w.end()
+		}
+	}
+}
+
+// pgDepend lists what relations, indexes, constraints and defaults depend on. A view's dependencies are its own, not those of a rule.
+func pgDepend(d *SystemData, w *rowWriter) {
+	row := func(class, obj uint32, sub int64, refClass, refObj uint32, refSub int64, kind string) {
+		w.oid("classid", class)
+		w.oid("objid", obj)
+		w.int("objsubid", sub)
+		w.oid("refclassid", refClass)
+		w.oid("refobjid", refObj)
+		w.int("refobjsubid", refSub)
+		w.str("deptype", kind)
+		w.end()
+	}
+	for _, r := range d.userRelations() {
+		row(pgClassOID, r.oid, 0, pgNamespaceOID, d.namespaceOID(r.schema), 0, "n")
+		for _, id := range r.object.DependsOn {
+			if oid := derivedOID(0, id); oid != 0 {
+				row(pgClassOID, r.oid, 0, pgClassOID, oid, 0, "n")
+			}
+		}
+		if key := r.key(); key != nil {
+			row(pgClassOID, indexOID(r.object), 0, pgConstraintOID, primaryKeyOID(r.object), 0, "i")
+			for _, a := range key {
+				row(pgConstraintOID, primaryKeyOID(r.object), 0, pgClassOID, r.oid, a.num, "a")
+			}
+		}
+		for _, c := range r.checks() {
+			for _, a := range r.columnsIn(c.Text) {
+				row(pgConstraintOID, c.oid, 0, pgClassOID, r.oid, a.num, "a")
+			}
+		}
+		for _, a := range r.columns {
+			if r.hasDefault(a) {
+				row(pgAttrdefOID, defaultOID(r.object, a.pos), 0, pgClassOID, r.oid, a.num, "a")
+			}
+		}
+	}
+}
+
+func pgDescription(d *SystemData, w *rowWriter) {
+	row := func(class, oid uint32, sub int64, text string) {
+		if text == "" {
+			return
+		}
+		w.oid("objoid", oid)
+		w.oid("classoid", class)
+		w.int("objsubid", sub)
+		w.str("description", text)
+		w.end()
+	}
+	for _, n := range d.Snap.Namespaces() {
+		row(pgNamespaceOID, n.OID, 0, namespaceComment(n.Name))
+	}
+	for _, r := range d.userRelations() {
+		row(pgClassOID, r.oid, 0, r.object.Comment)
+		for _, a := range r.columns {
+			row(pgClassOID, r.oid, a.num, a.Comment)
+		}
+	}
+	for _, f := range functionList(d.Registry) {
+		row(pgProcOID, f.oid, 0, f.Doc)
+	}
+}
+
+func namespaceComment(name string) string {
+	switch name {
+	case DefaultSchema:
+		return "standard public schema"
+	case PgCatalog:
+		return "system catalog schema"
+	case SystemSchema:
+		return "state of the running database"
+	}
+	return ""
+}
+
+// wrapperName is the foreign-data wrapper whose servers are the connectors of sources.
+const wrapperName = "streamdb"
+
+func pgForeignDataWrapper(_ *SystemData, w *rowWriter) {
+	w.oid("oid", wrapperOID)
+	w.str("fdwname", wrapperName)
+	w.oid("fdwowner", ownerOID)
+	w.end()
+}
+
+// connectorServer is a connector in use, as a foreign server.
+type connectorServer struct {
+	name string
+	oid  uint32
+}
+
+func (d *SystemData) servers() []connectorServer {
+	var out []connectorServer
+	for _, r := range d.userRelations() {
+		if r.kind != 'f' || d.serverOf(out, r) != 0 {
+			continue
+		}
+		out = append(out, connectorServer{connectorOf(r.object), serverOID(r.object)})
+	}
+	return out
+}
+
+func connectorOf(o *Object) string {
+	if o.Source != nil {
+		return o.Source.Connector
+	}
+	return ""
+}
+
+func (d *SystemData) serverOf(servers []connectorServer, r *relation) uint32 {
+	for _, s := range servers {
+		if s.name == connectorOf(r.object) {
+			return s.oid
+		}
+	}
+	return 0
+}
+
+func pgForeignServer(d *SystemData, w *rowWriter) {
+	for _, s := range d.servers() {
+		w.oid("oid", s.oid)
+		w.str("srvname", s.name)
+		w.oid("srvowner", ownerOID)
+		w.oid("srvfdw", wrapperOID)
+		w.end()
+	}
+}
+
+func pgForeignTable(d *SystemData, w *rowWriter) {
+	servers := d.servers()
+	for _, r := range d.userRelations() {
+		if r.kind != 'f' {
+			continue
+		}
+		w.oid("ftrelid", r.oid)
+		w.oid("ftserver", d.serverOf(servers, r))
+		w.texts("ftoptions", sourceOptions(r.object.Source))
+		w.end()
+	}
+}
+
+func sourceOptions(s *SourceDef) []string {
+	if s == nil {
+		return nil
+	}
+	out := options(s.Options)
+	if s.Format != "" {
+		out = append(out, "format="+s.Format)
+	}
+	if s.Encode != "" {
+		out = append(out, "encode="+s.Encode)
+	}
+	return out
+}
+
+// number prints an OID where information_schema wants a name.
+func number(oid uint32) string { return strconv.FormatUint(uint64(oid), 10) }
