@@ -1,13 +1,10 @@
 package op
 
 import (
-	"encoding/binary"
 	"errors"
 	"slices"
 
 	"github.com/streamdb/streamdb/checkpoint"
-	"github.com/streamdb/streamdb/planner/plan"
-	"github.com/streamdb/streamdb/sql/expr"
 	"github.com/streamdb/streamdb/types"
 )
 
@@ -19,7 +16,7 @@ import (
 //	uvarint length and bytes of its variable part
 //
 // 1 (ordered), for calls that need the values themselves: group key, call number, entry → count, value (see the calls).
-// 2 (ordered), "w" in the first key group → watermark of OnClose, as in watermarkOp.
+// 2 (ordered), the watermark of OnClose (see markTable).
 //
 // The group table is the working copy: groups changed since the last checkpoint are put into table 0 before a checkpoint barrier returns. While
 // the table is complete an absent group does not exist; after an eviction, or a restore that stopped at the budget, it is looked up.
@@ -31,7 +28,7 @@ type aggOp struct {
 	hasVar   bool
 	state    table
 	side     table
-	marks    table
+	marks    markTable
 	complete bool
 
 	keyTypes []types.Type
@@ -44,11 +41,10 @@ type aggOp struct {
 	loaded   []uint32 // groups read from state since the last checkpoint: recently used
 	reported int64
 
-	mark     int64
-	marked   bool
-	markDue  bool // to be forwarded at the barrier
-	markSave bool
-	pend     []Watermark // of other group columns, to be forwarded at the barrier
+	mark    int64
+	marked  bool
+	markDue bool        // to be forwarded at the barrier
+	pend    []Watermark // of other group columns, to be forwarded at the barrier
 
 	grp   []uint32
 	batch aggBatch
@@ -322,7 +318,7 @@ func (o *aggOp) Watermark(_ int, w Watermark, out Emitter) error {
 			if o.marked && o.mark >= w.Value {
 				return nil
 			}
-			o.mark, o.marked, o.markDue, o.markSave = w.Value, true, true, true
+			o.mark, o.marked, o.markDue, o.marks.changed = w.Value, true, true, true
 			continue
 		}
 		// Rows of this epoch are emitted at its barrier: the watermark must not overtake them.
@@ -617,290 +613,10 @@ func (o *aggOp) dropSide(row []uint64) error {
 	return nil
 }
 
-// save puts the groups that changed since the last checkpoint.
-func (o *aggOp) save() error {
-	for _, g := range o.unsaved {
-		row := o.groups.row(g)
-		if row[aggFlags]&flagUnsaved == 0 {
-			continue // dropped, and maybe another group by now that is listed itself
-		}
-		row[aggFlags] = row[aggFlags]&^flagUnsaved | flagStored
-		o.key = o.groups.appendKey(o.key[:0], row)
-		o.val = o.encodeGroup(o.val[:0], g, row)
-		if err := o.state.put(keyGroup(o.ctx, row[rowHash]), o.key, o.val); err != nil {
-			return err
-		}
-	}
-	if !o.markSave {
-		return nil
-	}
-	o.markSave = false
-	return o.marks.put(o.ctx.Groups.From, []byte("w"), binary.LittleEndian.AppendUint64(nil, uint64(o.mark)))
-}
-
-// evict keeps only the groups used since the last checkpoint; all are in state.
-func (o *aggOp) evict() {
-	old, oldVars := o.groups, o.vars
-	o.groups = newGroupTable(o.keyTypes, old.width-rowUser)
-	o.vars = nil
-	keep := append(slices.Clone(o.unsaved), o.loaded...)
-	slices.Sort(keep)
-	keep = slices.Compact(keep)
-	if len(keep) > old.live()/2 {
-		keep = keep[:0] // everything is in use: what is needed comes back
-	}
-	if o.node.Agg.Global {
-		keep = keep[:0]
-		_ = old.each(func(g uint32, _ []uint64) error { keep = append(keep, g); return nil })
-	}
-	for _, g := range keep {
-		src := old.row(g)
-		if src[aggFlags]&flagStored == 0 {
-			continue // dropped
-		}
-		var n uint32
-		if old.fixed {
-			n = o.groups.insert(src[rowHash])
-			copy(o.groups.row(n), src)
-		} else {
-			k := slices.Clone(old.keyBytes(src))
-			n = o.groups.insertBytes(src[rowHash], k, func(b []byte) []byte { return append(b, old.valueBytes(src)...) })
-			copy(o.groups.row(n)[rowUser:], src[rowUser:])
-		}
-		if o.hasVar {
-			o.growVars(n)
-			o.vars[n] = oldVars[g]
-		}
-	}
-	o.complete = false
-}
-
-func (o *aggOp) encodeGroup(dst []byte, g uint32, row []uint64) []byte {
-	dst = append(dst, aggStateVersion)
-	if !o.groups.fixed {
-		v := o.groups.valueBytes(row)
-		dst = binary.AppendUvarint(dst, uint64(len(v)))
-		dst = append(dst, v...)
-	}
-	dst = binary.AppendVarint(dst, int64(row[aggCount]))
-	for _, w := range row[aggWords:] {
-		dst = binary.AppendVarint(dst, int64(w))
-	}
-	vars := o.callVars(g)
-	for j, call := range o.calls {
-		if !call.variable() {
-			continue
-		}
-		cv := vars[j].encode(nil)
-		dst = binary.AppendUvarint(dst, uint64(len(cv)))
-		dst = append(dst, cv...)
-	}
-	return dst
-}
-
-// decodeGroup fills a group's row from its state entry.
-func (o *aggOp) decodeGroup(g uint32, row []uint64, b []byte) error {
-	r := byteReader{b: b}
-	if r.byte() != aggStateVersion {
-		return errCorruptState(o.node)
-	}
-	if !o.groups.fixed {
-		values := r.bytes(int(r.uvarint()))
-		if r.bad {
-			return errCorruptState(o.node)
-		}
-		key := slices.Clone(o.groups.keyBytes(row))
-		n := len(key)
-		o.groups.arena.drop(n + int(row[rowKey1]>>32))
-		row[rowKey0] = o.groups.arena.add(append(key, values...))
-		row[rowKey1] = uint64(n) | uint64(len(values))<<32
-	}
-	row[aggCount] = uint64(r.varint())
-	for i := range row[aggWords:] {
-		row[aggWords+i] = uint64(r.varint())
-	}
-	vars := o.callVars(g)
-	for j, call := range o.calls {
-		if !call.variable() {
-			continue
-		}
-		cv := r.bytes(int(r.uvarint()))
-		if r.bad {
-			break
-		}
-		if len(cv) > 0 && !vars[j].decode(cv) {
-			return errCorruptState(o.node)
-		}
-	}
-	if r.bad || len(r.b) > 0 {
-		return errCorruptState(o.node)
-	}
-	row[aggFlags] |= flagStored
-	if o.node.Agg.OnClose < 0 {
-		row[aggFlags] |= flagOut
-	}
-	return nil
-}
-
-// restore reads all groups, until the budget is used up.
-func (o *aggOp) restore() error {
-	if o.node.Agg.OnClose >= 0 {
-		var err error
-		if o.marks, err = openTable(o.ctx, o.node, 2, orderedMode); err != nil {
-			return err
-		}
-		err = o.marks.scanAll(func(_ uint16, _, v []byte) error {
-			if len(v) != 8 {
-				return errCorruptState(o.node)
-			}
-			if m := int64(binary.LittleEndian.Uint64(v)); !o.marked || m < o.mark {
-				o.mark = m
-			}
-			o.marked, o.markDue = true, true
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-	}
-	one := types.NewChunk(o.keyTypes)
-	n := 0
-	stop := errors.New("budget used up")
-	err := o.state.scanAll(func(_ uint16, k, v []byte) error {
-		n++
-		if n%4096 == 0 && o.node.Agg.OnClose < 0 {
-			d := o.groups.bytes() - o.reported
-			o.ctx.Budget.Add(d)
-			o.reported += d
-			if o.ctx.Budget.Over() {
-				return stop
-			}
-		}
-		for _, c := range one.Cols {
-			c.Reset()
-		}
-		if err := o.decodeKey(k, v, one); err != nil {
-			return err
-		}
-		one.N = 1
-		var g [1]uint32
-		h := o.groups.hashes(one, identity(len(o.keyTypes)))
-		o.complete = true // the entry is at hand: added must not look for it
-		err := o.groups.lookup(one, identity(len(o.keyTypes)), h, g[:], o.added)
-		if err != nil {
-			return err
-		}
-		return o.decodeGroup(g[0], o.groups.row(g[0]), v)
-	})
-	if errors.Is(err, stop) {
-		o.complete = false
-		return nil
-	}
-	return err
-}
-
-func identity(n int) []int {
-	s := make([]int, n)
-	for i := range s {
-		s[i] = i
-	}
-	return s
-}
-
-// decodeKey reads the key columns of a state entry: integer keys from the key itself, others from the value.
-func (o *aggOp) decodeKey(k, v []byte, one *types.Chunk) error {
-	if !o.groups.fixed {
-		r := byteReader{b: v}
-		r.byte()
-		values := r.bytes(int(r.uvarint()))
-		if r.bad {
-			return errCorruptState(o.node)
-		}
-		_, err := types.DecodeRow(values, one.Cols)
-		return err
-	}
-	for _, c := range one.Cols {
-		if len(k) == 0 {
-			return errCorruptState(o.node)
-		}
-		if k[0] != 1 {
-			c.AppendNull()
-			k = k[1:]
-			continue
-		}
-		if len(k) < 9 {
-			return errCorruptState(o.node)
-		}
-		c.Int = append(c.Int, int64(binary.BigEndian.Uint64(k[1:])^1<<63))
-		k = k[9:]
-	}
-	return nil
-}
-
 func (o *aggOp) Close() error {
 	if o.ctx != nil {
 		o.ctx.Budget.Add(-o.reported)
 		o.reported = 0
 	}
 	return nil
-}
-
-// byteReader reads the operators' state encodings; after a failure bad is set and reads return zeros.
-type byteReader struct {
-	b   []byte
-	bad bool
-}
-
-func (r *byteReader) byte() byte {
-	if len(r.b) == 0 {
-		r.bad = true
-		return 0
-	}
-	x := r.b[0]
-	r.b = r.b[1:]
-	return x
-}
-
-func (r *byteReader) uvarint() uint64 {
-	x, n := binary.Uvarint(r.b)
-	if n <= 0 {
-		r.bad, r.b = true, nil
-		return 0
-	}
-	r.b = r.b[n:]
-	return x
-}
-
-func (r *byteReader) varint() int64 {
-	x, n := binary.Varint(r.b)
-	if n <= 0 {
-		r.bad, r.b = true, nil
-		return 0
-	}
-	r.b = r.b[n:]
-	return x
-}
-
-func (r *byteReader) bytes(n int) []byte {
-	if n < 0 || n > len(r.b) {
-		r.bad, r.b = true, nil
-		return nil
-	}
-	x := r.b[:n:n]
-	r.b = r.b[n:]
-	return x
-}
-
-// inputKey returns the stream key of the node's input, all columns when the plan names none.
-func inputKey(node *plan.Node, port int, columns int) []int {
-	if port < len(node.Inputs) && node.Inputs[port].Key != nil {
-		return node.Inputs[port].Key
-	}
-	return identity(columns)
-}
-
-// compileCall prepares the one-argument function id over column 0.
-func compileCall(ctx *Context, id string, arg, result types.Type) (*expr.Program, error) {
-	e := &expr.Expr{Kind: expr.Call, Func: id, Type: result, Args: []*expr.Expr{expr.Col(0, arg)}, Pos: -1}
-	return expr.Compile(e, ctx.Lib)
 }

@@ -272,3 +272,21 @@ func TestAggAgainstOneShot(t *testing.T) {
 		})
 	}
 }
+
+// TestAggWatermarkSurvivesRestore: which rows are late does not depend on restarts.
+func TestAggWatermarkSurvivesRestore(t *testing.T) {
+	in := input([]int{0}, schema("id", types.Int8, "end", types.Int8))
+	node := aggNode(in, []int{1}, call("count(*)", types.Int8), distinct(call("count(any)", types.Int8, 0)))
+	node.Agg.OnClose = 0
+	optest.Run(t, optest.Spec{
+		Node:  node,
+		Route: [][]int{{1}},
+		Lossy: true,
+		Epochs: []optest.Epoch{
+			{In: []string{"+ 1 10\n+ 9 10\n+ 16 20\n+ 40 50"}, Marks: []optest.Mark{{Column: 1, Value: 20}}, Want: "+ 10 2 2"},
+			{In: []string{"+ 2 10\n+ 17 20"}, Want: "+ 10 2 2", Late: 1},
+			{In: []string{"+ 3 10"}, Marks: []optest.Mark{{Column: 1, Value: 30}}, Want: "+ 10 2 2\n+ 20 2 2", Late: 2},
+		},
+		NoOracle: true,
+	})
+}

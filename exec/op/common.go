@@ -1,6 +1,9 @@
 package op
 
 import (
+	"encoding/binary"
+
+	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/sql/expr"
 	"github.com/streamdb/streamdb/types"
 )
@@ -83,4 +86,64 @@ func (f *rowFailures) divert(b *base, c *types.Chunk) ([]uint16, error) {
 		f.sel = append(f.sel, uint16(r))
 	}
 	return f.sel, nil
+}
+
+// byteReader reads the operators' state encodings; after a failure bad is set and reads return zeros.
+type byteReader struct {
+	b   []byte
+	bad bool
+}
+
+func (r *byteReader) byte() byte {
+	if len(r.b) == 0 {
+		r.bad = true
+		return 0
+	}
+	x := r.b[0]
+	r.b = r.b[1:]
+	return x
+}
+
+func (r *byteReader) uvarint() uint64 {
+	x, n := binary.Uvarint(r.b)
+	if n <= 0 {
+		r.bad, r.b = true, nil
+		return 0
+	}
+	r.b = r.b[n:]
+	return x
+}
+
+func (r *byteReader) varint() int64 {
+	x, n := binary.Varint(r.b)
+	if n <= 0 {
+		r.bad, r.b = true, nil
+		return 0
+	}
+	r.b = r.b[n:]
+	return x
+}
+
+func (r *byteReader) bytes(n int) []byte {
+	if n < 0 || n > len(r.b) {
+		r.bad, r.b = true, nil
+		return nil
+	}
+	x := r.b[:n:n]
+	r.b = r.b[n:]
+	return x
+}
+
+// inputKey returns the stream key of the node's input, all columns when the plan names none.
+func inputKey(node *plan.Node, port int, columns int) []int {
+	if port < len(node.Inputs) && node.Inputs[port].Key != nil {
+		return node.Inputs[port].Key
+	}
+	return identity(columns)
+}
+
+// compileCall prepares the one-argument function id over column 0.
+func compileCall(ctx *Context, id string, arg, result types.Type) (*expr.Program, error) {
+	e := &expr.Expr{Kind: expr.Call, Func: id, Type: result, Args: []*expr.Expr{expr.Col(0, arg)}, Pos: -1}
+	return expr.Compile(e, ctx.Lib)
 }

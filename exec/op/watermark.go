@@ -4,25 +4,60 @@ import (
 	"encoding/binary"
 
 	"github.com/streamdb/streamdb/checkpoint"
+	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/sql/expr"
 	"github.com/streamdb/streamdb/types"
 )
 
 // watermarkOp derives the watermark max(Expr) over the rows seen. It is part of the checkpoint (which rows are late must not
-// depend on restarts): state key "w" in the subtask's first key group → 8 bytes, little-endian. After a restore the
-// smallest watermark of the key groups taken over holds, and is emitted again at the first barrier.
+// depend on restarts). After a restore the smallest watermark of the key groups taken over holds; it is emitted again at the first barrier.
 type watermarkOp struct {
 	base
-	prog    *expr.Program
-	table   table
-	mark    int64
-	seen    bool
-	again   bool // restored, not yet emitted
-	changed bool // since the last checkpoint
-	errs    expr.RowErrors
+	prog  *expr.Program
+	table markTable
+	mark  int64
+	seen  bool
+	again bool // restored, not yet emitted
+	errs  expr.RowErrors
 }
 
 var _ Operator = (*watermarkOp)(nil)
+
+// markTable keeps a watermark in state, once per key group so that it moves with them: key "w" → 8 bytes, little-endian.
+type markTable struct {
+	table   table
+	ctx     *Context
+	changed bool // since the last checkpoint
+}
+
+func (m *markTable) open(ctx *Context, node *plan.Node, number uint32, found func(mark int64)) error {
+	m.ctx = ctx
+	var err error
+	if m.table, err = openTable(ctx, node, number, orderedMode); err != nil {
+		return err
+	}
+	return m.table.scanAll(func(_ uint16, _, v []byte) error {
+		if len(v) != 8 {
+			return errCorruptState(node)
+		}
+		found(int64(binary.LittleEndian.Uint64(v)))
+		return nil
+	})
+}
+
+func (m *markTable) save(mark int64) error {
+	if !m.changed || m.table.part == nil {
+		return nil
+	}
+	m.changed = false
+	v := binary.LittleEndian.AppendUint64(nil, uint64(mark))
+	for kg := m.ctx.Groups.From; kg < m.ctx.Groups.To; kg++ {
+		if err := m.table.put(kg, []byte("w"), v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 func (o *watermarkOp) Open(ctx *Context) error {
 	o.ctx = ctx
@@ -30,19 +65,11 @@ func (o *watermarkOp) Open(ctx *Context) error {
 	if o.prog, err = expr.Compile(o.node.Watermark.Expr, ctx.Lib); err != nil {
 		return err
 	}
-	if o.table, err = openTable(ctx, o.node, 0, orderedMode); err != nil {
-		return err
-	}
-	return o.table.scanAll(func(_ uint16, _, v []byte) error {
-		if len(v) != 8 {
-			return errCorruptState(o.node)
-		}
-		m := int64(binary.LittleEndian.Uint64(v))
+	return o.table.open(ctx, o.node, 0, func(m int64) {
 		if !o.seen || m < o.mark {
 			o.mark = m
 		}
 		o.seen, o.again = true, true
-		return nil
 	})
 }
 
@@ -69,7 +96,7 @@ func (o *watermarkOp) Process(_ int, c *types.Chunk, out Emitter) error {
 	if err := out.Emit(c); err != nil || !risen {
 		return err
 	}
-	o.again, o.changed = false, true
+	o.again, o.table.changed = false, true
 	return out.EmitWatermark(Watermark{Column: o.node.Watermark.Column, Value: o.mark})
 }
 
@@ -87,21 +114,8 @@ func (o *watermarkOp) Barrier(b checkpoint.Barrier, out Emitter) error {
 			return err
 		}
 	}
-	if b.Checkpoint == 0 || !o.changed {
+	if b.Checkpoint == 0 {
 		return nil
 	}
-	o.changed = false
-	// Entries of merged subtasks are superseded by this one's.
-	for kg := o.ctx.Groups.From + 1; kg < o.ctx.Groups.To; kg++ {
-		_, ok, err := o.table.get(kg, []byte("w"))
-		if err != nil {
-			return err
-		}
-		if ok {
-			if err := o.table.del(kg, []byte("w")); err != nil {
-				return err
-			}
-		}
-	}
-	return o.table.put(o.ctx.Groups.From, []byte("w"), binary.LittleEndian.AppendUint64(nil, uint64(o.mark)))
+	return o.table.save(o.mark)
 }
