@@ -236,9 +236,6 @@ func (b *binder) param(e *pgext.Param) (*expr.Expr, error) {
 	t := b.params[e.N-1]
 	if t.OID == 0 || t.OID == types.OIDUnknown {
 		t = types.Unknown
-		if _, ok := b.paramPos[e.N]; !ok {
-			b.paramPos[e.N] = e.Pos
-		}
 	}
 	return &expr.Expr{Kind: expr.Param, Type: t, Col: e.N, Pos: b.pos(e.Pos)}, nil
 }
@@ -265,11 +262,7 @@ func (b *binder) cast(e *expr.Expr, t types.Type, ctx functions.CastContext) (*e
 func (b *binder) finishParams() ([]types.Type, error) {
 	for i, t := range b.params {
 		if t.OID == 0 || t.OID == types.OIDUnknown {
-			pos := -1
-			if p, ok := b.paramPos[i+1]; ok {
-				pos = p
-			}
-			return nil, pgerr.Newf(pgerr.IndeterminateDatatype, "could not determine data type of parameter $%d", i+1).At(pos)
+			return nil, pgerr.Newf(pgerr.IndeterminateDatatype, "could not determine data type of parameter $%d", i+1)
 		}
 	}
 	return b.params, nil

@@ -187,7 +187,8 @@ func (b *binder) scan(rel *Relation, alias string, columns []string, pos int) (*
 		}
 	}
 	out := n
-	if rel.Watermark != nil {
+	if rel.Watermark != nil && b.stream {
+		// One-shot plans have no use for watermarks.
 		w, err := b.watermark(rel, n, t)
 		if err != nil {
 			return nil, nil, err

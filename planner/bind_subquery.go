@@ -158,9 +158,18 @@ func (x *exprCtx) compared(l ast.ExprNode, op string, q ast.Node, pos int) (r *b
 // quantified binds x op ANY|ALL (query) as a value: the rows that decide are counted.
 func (x *exprCtx) quantified(l ast.ExprNode, op string, q ast.Node, all, negate bool, pos int) (*expr.Expr, error) {
 	b := x.b
-	r, _, cmp, err := x.compared(l, op, q, pos)
+	r, left, cmp, err := x.compared(l, op, q, pos)
 	if err != nil {
 		return nil, err
+	}
+	if len(left) == 1 && (op == "=" && !all || op == "<>" && all) && len(freeCols(r.n)) == 0 {
+		if op == "<>" {
+			if cmp, err = b.operatorOn("=", []*expr.Expr{left[0], b.md.ref(r.cols[0].id)}, pos); err != nil {
+				return nil, err
+			}
+			negate = !negate
+		}
+		return x.member(r, left[0], cmp, negate), nil
 	}
 	decide := cmp
 	if all {
@@ -297,9 +306,42 @@ func (x *exprCtx) inCondition(e *pgext.In) (*expr.Expr, error) {
 		x.applies = append(x.applies, apply{right: n, jtype: plan.Anti, cond: not(isTruth(not(cmp)))})
 		return nil, nil
 	}
+	empty, nulls := x.nullFlags(n, r.cols[0].id)
+	x.applies = append(x.applies, apply{right: n, jtype: plan.Anti, cond: cmp})
+	return or(b.md.ref(empty), and(isNotNull(left[0]), not(b.md.ref(nulls)))), nil
+}
+
+// member is x IN (query) as a value, for a query that does not depend on the row: an outer join with the distinct values tells
+// whether there is a match, the flags whether no match means false or NULL.
+func (x *exprCtx) member(r *bound, left, cmp *expr.Expr, negate bool) *expr.Expr {
+	b := x.b
+	n := stripOrder(r.n)
+	id := r.cols[0].id
+	var empty, nulls *expr.Expr
+	if !b.neverNull(left, x.base) || !b.neverNull(b.md.ref(id), n) {
+		e, s := x.nullFlags(n, id)
+		empty, nulls = b.md.ref(e), b.md.ref(s)
+	}
+	found := b.md.add("?found?", types.Bool)
+	set := b.md.extend(&node{op: opAgg, in: []*node{n}, group: []int{id}}, []int{found}, []*expr.Expr{boolConst(true)})
+	x.applies = append(x.applies, apply{right: set, jtype: plan.Left, cond: cmp})
+	out := isNotNull(b.md.ref(found))
+	if empty != nil {
+		out = &expr.Expr{Kind: expr.Case, Type: types.Bool, Pos: cmp.Pos, Args: []*expr.Expr{
+			out, boolConst(true), empty, boolConst(false), or(isNull(left), nulls), nullConst(types.Bool), boolConst(false),
+		}}
+	}
+	if negate {
+		return not(out)
+	}
+	return out
+}
+
+// nullFlags adds a subquery of one row to the clause: whether n is empty, and whether its column id has a NULL. n itself is not used up.
+func (x *exprCtx) nullFlags(n *node, id int) (empty, nulls int) {
+	b := x.b
 	m := map[int]int{}
 	c := b.md.copyTree(n, m)
-	id := r.cols[0].id
 	if y, ok := m[id]; ok {
 		id = y
 	}
@@ -311,14 +353,14 @@ func (x *exprCtx) inCondition(e *pgext.In) (*expr.Expr, error) {
 	agg := &node{op: opAgg, in: []*node{c}, global: true, aggs: []aggCall{
 		{id: total, fn: b.countFunc(), typ: types.Int8}, {id: known, fn: count.Func.ID, args: []int{id}, typ: types.Int8},
 	}}
-	empty, nulls := b.md.add("?empty?", types.Bool), b.md.add("?nulls?", types.Bool)
+	empty, nulls = b.md.add("?empty?", types.Bool), b.md.add("?nulls?", types.Bool)
 	p := &node{op: opProject, in: []*node{agg}, cols: []int{empty, nulls}, exprs: []*expr.Expr{
 		b.mustOp("=", b.md.ref(total), intConst(types.Int8, 0)), b.mustOp("<", b.md.ref(known), b.md.ref(total)),
 	}}
 	// The grouping swallows changes of the counts that change neither flag.
 	flags := &node{op: opAgg, in: []*node{p}, group: []int{empty, nulls}}
-	x.applies = append(x.applies, apply{right: flags, jtype: plan.Inner}, apply{right: n, jtype: plan.Anti, cond: cmp})
-	return or(b.md.ref(empty), and(isNotNull(left[0]), not(b.md.ref(nulls)))), nil
+	x.applies = append(x.applies, apply{right: flags, jtype: plan.Inner})
+	return empty, nulls
 }
 
 // neverNull reports whether e is provably not NULL over the rows of n (nil: nothing is known of the rows).

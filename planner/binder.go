@@ -23,9 +23,7 @@ type binder struct {
 	deps   []uint64
 	// params holds the types found so far, zero for unknown.
 	params []types.Type
-	// paramPos is where each undetermined parameter was seen first.
-	paramPos map[int]int
-	// shift is set while a view's text is bound: its positions mean nothing in the user's statement.
+	// inView counts the views being bound: positions in their texts mean nothing in the user's statement.
 	inView int
 	depth  int
 	path   []string
@@ -34,7 +32,7 @@ type binder struct {
 func newBinder(o Options, stream bool) *binder {
 	return &binder{
 		o: o, reg: o.Registry, md: newMetadata(), stream: stream, path: o.SearchPath,
-		params: append([]types.Type(nil), o.Params...), paramPos: map[int]int{},
+		params: append([]types.Type(nil), o.Params...),
 	}
 }
 

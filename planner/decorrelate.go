@@ -92,7 +92,7 @@ func (o *optimizer) lateralUnnest(n, l, r *node) *node {
 
 // eqSides splits a correlated equality into its inner and its outer side.
 func (o *optimizer) eqSides(p *expr.Expr, outer map[int]bool) (inner, out *expr.Expr, ok bool) {
-	if p.Kind != expr.Call || len(p.Args) != 2 || !o.eq[p.Func] || p.Args[0].Type.OID != p.Args[1].Type.OID {
+	if !o.equality(p) || p.Args[0].Type.OID != p.Args[1].Type.OID {
 		return nil, nil, false
 	}
 	a, c := p.Args[0], p.Args[1]

@@ -411,9 +411,6 @@ func (ph *physical) series(n *node) *phys {
 
 func (ph *physical) filter(n *node, need map[int]bool) *phys {
 	cond := n.cond
-	if s := n.in[0]; s.op == opWatermark && !ph.b.stream {
-		n = &node{op: opFilter, in: []*node{s.in[0]}, cond: cond}
-	}
 	var point []*expr.Expr
 	if s := n.in[0]; s.op == opScan && !ph.b.stream && !ph.o.off(rulePointReads) {
 		point, cond = ph.point(s, cond)
@@ -465,7 +462,7 @@ func (ph *physical) point(s *node, cond *expr.Expr) ([]*expr.Expr, *expr.Expr) {
 }
 
 func (ph *physical) pointValue(s *node, k int, c *expr.Expr) *expr.Expr {
-	if c.Kind != expr.Call || len(c.Args) != 2 || !ph.o.eq[c.Func] {
+	if !ph.o.equality(c) {
 		return nil
 	}
 	for side := range 2 {
@@ -521,12 +518,8 @@ func (ph *physical) unnest(n *node, need map[int]bool) *phys {
 	return ph.seal(p)
 }
 
-// watermark has no place in one-shot plans.
 func (ph *physical) watermark(n *node, need map[int]bool) *phys {
 	in := ph.build(n.in[0], need)
-	if !ph.b.stream {
-		return in
-	}
 	p := ph.like(plan.KindWatermark, in)
 	p.wm[n.column] = true
 	p.n.Watermark = &plan.Watermark{Column: in.at(n.column), Expr: ph.expr(n.wmExpr, in)}
@@ -551,6 +544,13 @@ func (ph *physical) agg(n *node) *phys {
 	need := map[int]bool{}
 	n.eachCol(func(c int) int { need[c] = true; return c })
 	in := ph.build(n.in[0], need)
+	if len(n.group) == 0 && !n.global {
+		// DISTINCT over rows without columns: one group, but none without rows.
+		id := ph.md.add("?group?", types.Int4)
+		in = ph.compute(in, []int{id}, []*expr.Expr{intConst(types.Int4, 0)})
+		n.group = []int{id}
+		need[id] = true
+	}
 	if len(n.group) == 0 {
 		in = ph.require(in, distSingle, nil, need)
 	} else {

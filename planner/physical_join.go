@@ -38,7 +38,7 @@ func (ph *physical) joinKeys(cond *expr.Expr, l, r map[int]bool) (keys []joinKey
 func (ph *physical) joinKey(c *expr.Expr, l, r map[int]bool) (joinKey, bool) {
 	k := joinKey{}
 	switch {
-	case c.Kind == expr.Call && len(c.Args) == 2 && ph.o.eq[c.Func]:
+	case ph.o.equality(c):
 	case c.Kind == expr.Not && c.Args[0].Kind == expr.Distinct:
 		c, k.nullSafe = c.Args[0], true
 	default:

@@ -37,20 +37,22 @@ const (
 type optimizer struct {
 	b     *binder
 	md    *metadata
-	eq    map[string]bool // functions of = operators
 	fired []string
 	cur   string // the running rule
 	want  map[int]bool
 }
 
 func newOptimizer(b *binder) *optimizer {
-	o := &optimizer{b: b, md: b.md, eq: map[string]bool{}}
-	for _, op := range b.reg.Operators() {
-		if op.Symbol == "=" && op.Left != 0 {
-			o.eq[op.Func.ID] = true
-		}
+	return &optimizer{b: b, md: b.md}
+}
+
+// equality reports whether e is a call of the = operator of its operands' types.
+func (o *optimizer) equality(e *expr.Expr) bool {
+	if e.Kind != expr.Call || len(e.Args) != 2 || e.Type.OID != types.OIDBool {
+		return false
 	}
-	return o
+	r, err := o.b.reg.ResolveOperator("=", e.Args[0].Type, e.Args[1].Type)
+	return err == nil && r.Func.ID == e.Func
 }
 
 func (o *optimizer) off(rule string) bool { return o.b.o.DisabledRules[rule] }
