@@ -3,27 +3,39 @@ package catalog
 import (
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/streamdb/streamdb/sql/expr"
 	"github.com/streamdb/streamdb/sql/functions"
 )
 
-// Info answers the catalogue functions of SQL from one state of the catalog. Cheap to make: one per statement.
+// Info answers the catalogue functions of SQL from one state of the catalog. Cheap to make: one per statement. Only Snap is needed: without
+// Registry functions have no comments, without Size relations have the size 0, without User only the owner's role has a name.
 type Info struct {
-	d *SystemData
+	Snap     *Snapshot
+	Registry *functions.Registry
+	User     string // connected
+	Database string
+	Size     func(relation uint64) int64
+	Extra    []*SystemRelation // of schema streamdb
+
+	docsOnce sync.Once
+	docs     map[uint32]string
 }
 
 var _ expr.CatalogInfo = (*Info)(nil)
 
-// NewInfo returns the Info over d, which needs Snap, User, Database and Registry; Size too where sizes are asked for.
-func NewInfo(d *SystemData) *Info { return &Info{d: d} }
+// NewInfo returns the Info over the same state as d.
+func NewInfo(d *SystemData) *Info {
+	return &Info{Snap: d.Snap, Registry: d.Registry, User: d.User, Database: d.Database, Size: d.Size, Extra: d.Extra}
+}
 
 // find returns the relation behind an OID: the relation itself, or with index set that whose primary key index it is.
 func (i *Info) find(oid uint32) (r *relation, index, ok bool) {
 	if s, ok := system().byOID[oid]; ok {
 		return systemRelation(s), false, true
 	}
-	for _, s := range i.d.Extra {
+	for _, s := range i.Extra {
 		if s.OID == oid {
 			return systemRelation(s), false, true
 		}
@@ -32,7 +44,7 @@ func (i *Info) find(oid uint32) (r *relation, index, ok bool) {
 	if class != 0 && class != classIndex {
 		return nil, false, false
 	}
-	o, ok := i.d.Snap.Get(id)
+	o, ok := i.Snap.Get(id)
 	if !ok {
 		return nil, false, false
 	}
@@ -48,15 +60,15 @@ func (i *Info) lookup(schema, name string) (uint32, bool) {
 	if r, ok := LookupSystem(schema, name); ok && schema != "" {
 		return r.OID, true
 	}
-	for _, s := range i.d.Extra {
+	for _, s := range i.Extra {
 		if s.Schema == schema && s.Name == name {
 			return s.OID, true
 		}
 	}
-	if o, ok := i.d.Snap.Lookup(schema, name); ok {
+	if o, ok := i.Snap.Lookup(schema, name); ok {
 		return relationOID(o), relationOID(o) != 0
 	}
-	for _, o := range i.d.Snap.objects {
+	for _, o := range i.Snap.objects {
 		if o.Constraint == name && o.Schema == schema && objectRelation(o).key() != nil {
 			return indexOID(o), indexOID(o) != 0
 		}
@@ -114,7 +126,7 @@ func (i *Info) RelationOID(name string, path []string) (uint32, bool) {
 	case 2:
 		return i.lookup(parts[0], parts[1])
 	case 3:
-		if parts[0] == i.d.Database {
+		if parts[0] == i.Database {
 			return i.lookup(parts[1], parts[2])
 		}
 	}
@@ -133,7 +145,7 @@ func (i *Info) RelationVisible(oid uint32, path []string) bool {
 
 // NamespaceName implements expr.CatalogInfo.
 func (i *Info) NamespaceName(oid uint32) (string, bool) {
-	for _, n := range i.d.Snap.spaces {
+	for _, n := range i.Snap.spaces {
 		if n.OID == oid {
 			return n.Name, true
 		}
@@ -143,13 +155,13 @@ func (i *Info) NamespaceName(oid uint32) (string, bool) {
 
 // NamespaceOID implements expr.CatalogInfo.
 func (i *Info) NamespaceOID(name string) (uint32, bool) {
-	n, ok := i.d.Snap.Namespace(name)
+	n, ok := i.Snap.Namespace(name)
 	return n.OID, ok
 }
 
 // RoleName implements expr.CatalogInfo.
 func (i *Info) RoleName(oid uint32) (string, bool) {
-	for _, r := range roles(i.d.User) {
+	for _, r := range roles(i.User) {
 		if r.oid == oid {
 			return r.name, true
 		}
@@ -159,8 +171,12 @@ func (i *Info) RoleName(oid uint32) (string, bool) {
 
 // RoleOID implements expr.CatalogInfo.
 func (i *Info) RoleOID(name string) (uint32, bool) {
-	oid := i.d.roleOID(name)
-	return oid, oid != 0
+	for _, r := range roles(i.User) {
+		if r.name == name {
+			return r.oid, true
+		}
+	}
+	return 0, false
 }
 
 // ViewDefinition implements expr.CatalogInfo.
@@ -209,7 +225,7 @@ func indexDefinition(r *relation) string {
 // ConstraintDefinition implements expr.CatalogInfo.
 func (i *Info) ConstraintDefinition(oid uint32) (string, bool) {
 	id, class, num := splitOID(oid)
-	o, ok := i.d.Snap.Get(id)
+	o, ok := i.Snap.Get(id)
 	if !ok {
 		return "", false
 	}
@@ -273,32 +289,32 @@ func (i *Info) Comment(oid uint32, class string, sub int32) (string, bool) {
 			text = namespaceComment(name)
 		}
 	}
-	if text == "" && sub == 0 && (class == "" || class == "pg_proc") && i.d.Registry != nil {
-		if doc, ok := i.d.functionDocs()[oid]; ok {
+	if text == "" && sub == 0 && (class == "" || class == "pg_proc") && i.Registry != nil {
+		if doc, ok := i.functionDocs()[oid]; ok {
 			text = doc
 		}
 	}
 	return text, text != ""
 }
 
-// functionDocs maps the OIDs of functions to their descriptions; made once per SystemData.
-func (d *SystemData) functionDocs() map[uint32]string {
-	d.docsOnce.Do(func() {
-		fs := functionList(d.Registry)
-		d.docs = make(map[uint32]string, len(fs))
+// functionDocs maps the OIDs of functions to their descriptions; made when it is first asked for.
+func (i *Info) functionDocs() map[uint32]string {
+	i.docsOnce.Do(func() {
+		fs := functionList(i.Registry)
+		i.docs = make(map[uint32]string, len(fs))
 		for _, f := range fs {
-			d.docs[f.oid] = f.Doc
+			i.docs[f.oid] = f.Doc
 		}
 	})
-	return d.docs
+	return i.docs
 }
 
 // RelationSize implements expr.CatalogInfo. The key of a relation lies in the relation: its index takes no space of its own.
 func (i *Info) RelationSize(oid uint32) (int64, bool) {
 	if oid == databaseOID {
 		total := int64(0)
-		for _, r := range i.d.userRelations() {
-			total += i.d.size(r)
+		for _, o := range i.Snap.objects {
+			total += sizeOf(objectRelation(o), i.Size)
 		}
 		return total, true
 	}
@@ -309,7 +325,7 @@ func (i *Info) RelationSize(oid uint32) (int64, bool) {
 	if index {
 		return 0, true
 	}
-	return i.d.size(r), true
+	return sizeOf(r, i.Size), true
 }
 
 // splitName takes a possibly qualified, possibly quoted name apart; unquoted parts are folded to lower case.

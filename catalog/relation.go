@@ -203,11 +203,14 @@ func (d *SystemData) rows(r *relation) int64 {
 	return d.RowCount(r.object.ID)
 }
 
-func (d *SystemData) size(r *relation) int64 {
-	if r.object == nil || r.kind == 'v' || r.kind == 'f' || d.Size == nil {
+func (d *SystemData) size(r *relation) int64 { return sizeOf(r, d.Size) }
+
+// sizeOf asks for the size of a relation that stores rows.
+func sizeOf(r *relation, size func(uint64) int64) int64 {
+	if r.object == nil || r.kind == 'v' || r.kind == 'f' || size == nil {
 		return 0
 	}
-	return d.Size(r.object.ID)
+	return size(r.object.ID)
 }
 
 // options lists settings as pg_class.reloptions does, sorted.

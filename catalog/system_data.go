@@ -3,7 +3,6 @@ package catalog
 import (
 	"context"
 	"strings"
-	"sync"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/sql/functions"
@@ -44,9 +43,6 @@ type SystemData struct {
 	Now              int64 // µs since 2000-01-01 UTC
 	// Extra are the relations of schema streamdb: they are listed, their rows come from elsewhere.
 	Extra []*SystemRelation
-
-	docsOnce sync.Once
-	docs     map[uint32]string
 }
 
 // producer writes all rows of one system relation.
