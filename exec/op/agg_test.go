@@ -263,7 +263,7 @@ func TestAggAgainstOneShot(t *testing.T) {
 		distinct(call("array_agg(anynonarray)", arr, 2)), distinct(call("sum(int4)", types.Int8, 2)), call("var_pop(int4)", types.NumericType, 2),
 		call("stddev_samp(int4)", types.NumericType, 2)}
 	for _, group := range [][]int{nil, {1}, {1, 2}, {2, 1, 0}} {
-		optest.Check(t, 20, func(rt *rapid.T) optest.Spec {
+		optest.Check(t, 10, func(rt *rapid.T) optest.Spec {
 			spec := optest.Spec{Node: aggNode(input([]int{0}, s), group, calls...), Epochs: history(rt, 1)}
 			if group != nil {
 				spec.Route = [][]int{group}

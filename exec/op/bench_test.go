@@ -41,8 +41,8 @@ func keyedChunks(n, keys int) []*types.Chunk {
 	var cs []*types.Chunk
 	for range n {
 		c := &types.Chunk{N: types.MaxChunkRows}
-		for range 3 {
-			c.Cols = append(c.Cols, types.NewVector(types.Int8, types.MaxChunkRows))
+		for _, t := range []types.Type{types.Int8, types.Timestamp, types.Int8} {
+			c.Cols = append(c.Cols, types.NewVector(t, types.MaxChunkRows))
 		}
 		for i := range c.N {
 			c.Cols[0].Int[i] = int64(r.IntN(keys)) * 7919
@@ -199,4 +199,51 @@ func BenchmarkJoin(b *testing.B) {
 		}
 		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/64/types.MaxChunkRows, "ns/row")
 	})
+}
+
+// BenchmarkAggText groups by a short string.
+func BenchmarkAggText(b *testing.B) {
+	cs := keyedChunks(64, 10_000)
+	for _, c := range cs {
+		v := types.NewVector(types.Text, c.N)
+		for i, k := range c.Cols[0].Int {
+			v.Str[i] = fmt.Sprintf("channel-%d", k)
+		}
+		c.Cols[0] = v
+	}
+	in := &plan.Node{Key: []int{0}, AppendOnly: true, Schema: schema("k", types.Text, "w", types.Timestamp, "v", types.Int8)}
+	o := openBench(b, aggNode(in, []int{0}, call("count(*)", types.Int8), call("sum(int8)", types.NumericType, 2)))
+	for i := 0; b.Loop(); i++ {
+		require.NoError(b, o.Process(0, cs[i%len(cs)], &discard{}))
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/types.MaxChunkRows, "ns/row")
+}
+
+// BenchmarkTopN keeps the ten greatest values of each key, of inputs that only grow and of others.
+func BenchmarkTopN(b *testing.B) {
+	for _, appendOnly := range []bool{true, false} {
+		b.Run(fmt.Sprintf("append=%v", appendOnly), func(b *testing.B) {
+			cs := keyedChunks(64, 1000)
+			in := &plan.Node{Key: []int{3}, AppendOnly: appendOnly, Schema: schema("k", types.Int8, "w", types.Timestamp, "v", types.Int8, "id", types.Int8)}
+			n := topNode(in, &plan.TopN{GroupBy: []int{0}, Order: []plan.SortKey{{Column: 2, Desc: true}}, Limit: 10})
+			o := openBench(b, n)
+			id := int64(0)
+			ids := types.NewVector(types.Int8, types.MaxChunkRows)
+			out := &discard{}
+			i := 0
+			for ; b.Loop(); i++ {
+				for k := range ids.Int {
+					ids.Int[k] = id
+					id++
+				}
+				c := *cs[i%len(cs)]
+				c.Cols = append(append([]*types.Vector{}, c.Cols...), ids)
+				require.NoError(b, o.Process(0, &c, out))
+				if i%50 == 49 {
+					require.NoError(b, o.Barrier(checkpoint.Barrier{Epoch: uint64(i)}, out))
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/types.MaxChunkRows, "ns/row")
+		})
+	}
 }

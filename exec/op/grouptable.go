@@ -190,13 +190,18 @@ func (t *groupTable) lookupFixed(c *types.Chunk, hash []uint64, out []uint32, ad
 	}
 	m := 0
 	w := t.width
-	if plain && t.cols == 1 && c.Sel == nil {
-		keys := k0.Int[:len(out)]
+	if plain && c.Sel == nil {
+		// The second key word of one-column keys is zero: comparing a column with itself keeps one loop for both.
+		keys, second := k0.Int[:len(out)], k0.Int[:len(out)]
+		word := rowKey0
+		if k1 != nil {
+			second, word = k1.Int[:len(out)], rowKey1
+		}
 		for i, g := range out {
 			if g != noGroup {
-				slab := t.slabs[g>>slabBits]
 				o := int(g&(slabRows-1)) * w
-				if slab[o+rowKey0] == uint64(keys[i]) && slab[o+rowNull] == 0 {
+				row := t.slabs[g>>slabBits][o : o+rowUser]
+				if (row[rowKey0]^uint64(keys[i]))|(row[word]^uint64(second[i]))|row[rowNull] == 0 {
 					continue
 				}
 			}

@@ -180,7 +180,7 @@ func TestJoinAgainstNestedLoop(t *testing.T) {
 					key = []int{0}
 				}
 				node := joinNode(l, r, typ, keys, keys, key, residual)
-				optest.Check(t, 20, func(rt *rapid.T) optest.Spec {
+				optest.Check(t, 10, func(rt *rapid.T) optest.Spec {
 					return optest.Spec{Node: node, Lib: lib, Route: route, Epochs: history(rt, 2),
 						Oracle: naiveJoin(typ, residual != nil, mode == "cross", node.Schema)}
 				})

@@ -73,7 +73,7 @@ func TestOverRanks(t *testing.T) {
 // TestOverFrames compares sums over frames with sums over the rows that the definition of the frame picks, one by one.
 func TestOverFrames(t *testing.T) {
 	kinds := []plan.BoundKind{plan.UnboundedPreceding, plan.Preceding, plan.CurrentRow, plan.Following, plan.UnboundedFollowing}
-	optest.Check(t, 40, func(rt *rapid.T) optest.Spec {
+	optest.Check(t, 25, func(rt *rapid.T) optest.Spec {
 		mode := rapid.SampledFrom([]plan.FrameMode{plan.FrameRows, plan.FrameRange, plan.FrameGroups}).Draw(rt, "mode")
 		s := rapid.IntRange(0, 3).Draw(rt, "start")
 		e := rapid.IntRange(max(s, 1), 4).Draw(rt, "end")

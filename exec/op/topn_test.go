@@ -90,7 +90,7 @@ func TestTopNAppendOnlyForgets(t *testing.T) {
 }
 
 func TestTopNAgainstSort(t *testing.T) {
-	optest.Check(t, 20, func(rt *rapid.T) optest.Spec {
+	optest.Check(t, 10, func(rt *rapid.T) optest.Spec {
 		limit, offset := rapid.IntRange(0, 3).Draw(rt, "limit"), rapid.IntRange(0, 2).Draw(rt, "offset")
 		ties := rapid.Bool().Draw(rt, "ties")
 		return optest.Spec{
