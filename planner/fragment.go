@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"encoding/json"
+
 	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/sql/expr"
 )
@@ -27,12 +29,28 @@ func (ph *physical) require(p *phys, kind distKind, cols []int, need map[int]boo
 	return ph.exchange(ph.slim(p, need), plan.DistHash, cols)
 }
 
-// close ends the fragment under p and returns its number.
+// close ends the fragment under p and returns its number. A fragment that computes the same as an earlier one is not made again:
+// both readers get the earlier one's rows.
 func (ph *physical) close(p *phys) int {
-	f := &plan.Fragment{ID: len(ph.frags), Root: p.n}
+	f := &plan.Fragment{Root: p.n}
 	if p.dist == distSingle {
 		f.Parallelism = 1
 	}
+	if !ph.o.off(ruleShareFragments) {
+		form, err := json.Marshal(f)
+		if err != nil {
+			ph.b.fail(err)
+		}
+		if id, ok := ph.forms[string(form)]; ok {
+			ph.o.fire(ruleShareFragments)
+			return id
+		}
+		if ph.forms == nil {
+			ph.forms = map[string]int{}
+		}
+		ph.forms[string(form)] = len(ph.frags)
+	}
+	f.ID = len(ph.frags)
 	ph.frags = append(ph.frags, f)
 	return f.ID
 }
@@ -46,6 +64,9 @@ func (ph *physical) exchange(p *phys, dist plan.Distribution, cols []int) *phys 
 	q.nn, q.wm, q.app = copySet(p.nn), copySet(p.wm), p.app
 	q.n.Exchange = &plan.Exchange{From: ph.close(p), Dist: dist}
 	q.dist = distSingle
+	if dist == plan.DistForward {
+		q.dist = distAny
+	}
 	if dist == plan.DistHash {
 		q.dist, q.cols = distHash, append([]int(nil), cols...)
 		q.n.Exchange.Columns = p.positions(cols)

@@ -16,7 +16,10 @@ type physical struct {
 	frags   []*plan.Fragment
 	inputs  []uint64
 	endless bool
-	onClose int // aggregations that emit on close
+	// shared are the sources that the job reads more than once.
+	shared  map[uint64]bool
+	forms   map[string]int // stored form of a fragment → its number
+	onClose int            // aggregations that emit on close
 }
 
 // distKind tells how rows are spread over subtasks.
@@ -348,7 +351,59 @@ func (ph *physical) scan(n *node) *phys {
 			p.n.Scan.Name = rel.Schema + "." + rel.Name
 		}
 	}
-	return ph.seal(p)
+	ph.seal(p)
+	if n.op == opSource && rel.Watermark == nil {
+		return ph.forward(p, rel)
+	}
+	return p
+}
+
+// forward cuts the plan above a source that is read more than once, so that all its readers share one.
+func (ph *physical) forward(p *phys, rel *Relation) *phys {
+	if !ph.cut || !ph.shared[rel.ID] {
+		return p
+	}
+	return ph.exchange(p, plan.DistForward, nil)
+}
+
+// shareSources lets all reads of a source produce the same columns.
+func (ph *physical) shareSources(n *node) {
+	reads := map[uint64][]*node{}
+	n.walk(func(x *node) {
+		if x.op == opSource {
+			reads[x.rel.ID] = append(reads[x.rel.ID], x)
+		}
+	})
+	ph.shared = map[uint64]bool{}
+	for id, nodes := range reads {
+		if len(nodes) < 2 {
+			continue
+		}
+		ph.shared[id] = true
+		used := map[int]bool{}
+		for _, x := range nodes {
+			for _, s := range x.stored {
+				used[s] = true
+			}
+		}
+		for _, x := range nodes {
+			have := map[int]int{}
+			for i, s := range x.stored {
+				have[s] = x.cols[i]
+			}
+			x.cols, x.stored = nil, nil
+			for _, s := range sortedKeys(used) {
+				c, ok := have[s]
+				if !ok && s < 0 {
+					c = ph.md.add(rowIDName, types.Int8)
+				} else if !ok {
+					c = ph.md.add(x.rel.Columns[s].Name, x.rel.Columns[s].Type)
+					ph.md.cols[c].notNull = x.rel.Columns[s].NotNull
+				}
+				x.cols, x.stored = append(x.cols, c), append(x.stored, s)
+			}
+		}
+	}
 }
 
 func (ph *physical) source(rel *Relation, stored []int) *plan.Source {
@@ -523,7 +578,11 @@ func (ph *physical) watermark(n *node, need map[int]bool) *phys {
 	p := ph.like(plan.KindWatermark, in)
 	p.wm[n.column] = true
 	p.n.Watermark = &plan.Watermark{Column: in.at(n.column), Expr: ph.expr(n.wmExpr, in)}
-	return ph.seal(p)
+	ph.seal(p)
+	if n.in[0].op == opSource {
+		return ph.forward(p, n.in[0].rel)
+	}
+	return p
 }
 
 func (ph *physical) window(n *node, need map[int]bool) *phys {
@@ -618,9 +677,18 @@ func (ph *physical) topN(n *node, need map[int]bool) *phys {
 	if t.Limit == 1 && !t.WithTies && t.Offset == 0 && t.OffsetExpr == nil {
 		p.key = append([]int(nil), n.group...)
 	}
-	p.wm, p.app = map[int]bool{}, !ph.b.stream && p.app
+	p.wm, p.app = keepMarks(in.wm, n.group), !ph.b.stream && p.app
 	p.n.TopN = t
 	return ph.seal(p)
+}
+
+// keepMarks leaves the watermarks on the columns that a per-group operator groups by.
+func keepMarks(wm map[int]bool, group []int) map[int]bool {
+	out := map[int]bool{}
+	for _, g := range group {
+		out[g] = wm[g]
+	}
+	return out
 }
 
 func (ph *physical) over(n *node, need map[int]bool) *phys {
@@ -644,7 +712,7 @@ func (ph *physical) over(n *node, need map[int]bool) *phys {
 	for _, c := range n.over {
 		p.nn[c.id] = isCount(c.fn)
 	}
-	p.wm, p.app = map[int]bool{}, !ph.b.stream && in.app
+	p.wm, p.app = keepMarks(in.wm, n.partition), !ph.b.stream && in.app
 	p.n.Over = o
 	return ph.seal(p)
 }

@@ -192,12 +192,36 @@ func joinedKey(t plan.JoinType, l, r *phys, lk, rk []int, keys []joinKey) []int 
 	switch {
 	case t == plan.Semi || t == plan.Anti:
 		return l.key
-	case (t == plan.Inner || t == plan.Left) && subset(r.key, rk):
+	case (t == plan.Inner || t == plan.Left) && subset(r.key, fixed(rk, keys, func(k joinKey) *expr.Expr { return k.r })):
 		return l.key
-	case (t == plan.Inner || t == plan.Right) && subset(l.key, lk):
+	case (t == plan.Inner || t == plan.Right) && subset(l.key, fixed(lk, keys, func(k joinKey) *expr.Expr { return k.l })):
 		return r.key
 	}
 	return appendAll(l.key, r.key)
+}
+
+// fixed returns the key columns of a side and the columns that follow from them: those under a widening conversion.
+func fixed(cols []int, keys []joinKey, side func(joinKey) *expr.Expr) []int {
+	out := append([]int(nil), cols...)
+	for _, k := range keys {
+		e := side(k)
+		for e.Kind == expr.Call && len(e.Args) == 1 && widening(e.Args[0].Type.OID, e.Type.OID) {
+			e = e.Args[0]
+		}
+		if e.Kind == expr.Column {
+			out = append(out, e.Col)
+		}
+	}
+	return out
+}
+
+// widening reports whether converting from one type to the other keeps different values different.
+func widening(from, to types.OID) bool {
+	if from == to || textual(from) && textual(to) {
+		return true
+	}
+	t, ok := hashType(from, to)
+	return ok && t == to
 }
 
 func (ph *physical) joinProperties(p *phys, t plan.JoinType, l, r *phys, lk, rk []int) {

@@ -47,6 +47,9 @@ func (b *binder) plan(r *bound) (*Planned, error) {
 		return nil, err
 	}
 	ph := &physical{b: b, o: opt, md: b.md, cut: b.stream && b.o.Parallelism != 1}
+	if ph.cut {
+		ph.shareSources(n)
+	}
 	out := ph.build(n, toSet(colIDs(r.cols)))
 	out = ph.root(out, r.cols)
 	if b.o.EmitOnClose && ph.onClose == 0 {

@@ -28,10 +28,11 @@ var rules = [...]rule{
 
 // Names of refinements inside rules that can be switched off too.
 const (
-	ruleUnnestFilters = "unnest_filters"       // decorrelate: pull correlated predicates up instead of joining with the outer values
-	ruleOuterJoins    = "simplify_outer_joins" // push_down_predicates: outer joins whose padded rows would not survive
-	ruleJoinKeys      = "extract_join_keys"    // physical: equalities of a join condition become hash keys
-	rulePointReads    = "point_reads"          // physical: reads by primary key
+	ruleUnnestFilters  = "unnest_filters"       // decorrelate: pull correlated predicates up instead of joining with the outer values
+	ruleOuterJoins     = "simplify_outer_joins" // push_down_predicates: outer joins whose padded rows would not survive
+	ruleJoinKeys       = "extract_join_keys"    // physical: equalities of a join condition become hash keys
+	ruleShareFragments = "share_fragments"      // physical: equal fragments of a job are one
+	rulePointReads     = "point_reads"          // physical: reads by primary key
 )
 
 type optimizer struct {
