@@ -420,18 +420,13 @@ func (d *dispatch) createSource(st *sql.CreateSource) error {
 	}
 	def := &catalog.SourceDef{Options: map[string]string{}, EncodeOptions: map[string]string{}}
 	for _, op := range st.Options {
-		if strings.EqualFold(op.Name, "connector") {
-			def.Connector = op.Value
-			continue
+		if strings.EqualFold(op.Name, connector.OptionConnector) {
+			op.Name, def.Connector = connector.OptionConnector, op.Value
 		}
 		if _, dup := def.Options[op.Name]; dup {
 			return pgerr.Newf(pgerr.SyntaxError, "option %q given more than once", op.Name).At(op.Pos)
 		}
 		def.Options[op.Name] = op.Value
-	}
-	if def.Connector == "" {
-		return pgerr.Newf(pgerr.InvalidParameterValue, "option \"connector\" is missing").At(st.Start).
-			WithHint("Known connectors: %s.", strings.Join(srv.cfg.Connectors.Names(), ", "))
 	}
 	if st.Format != nil {
 		def.Format, def.Encode = st.Format.Format, st.Format.Encode
@@ -490,7 +485,7 @@ func (d *dispatch) checkSource(o *catalog.Object, def *catalog.SourceDef) error 
 	cfg := &connector.SourceConfig{
 		Name: o.Name, Options: def.Options, Format: def.Format, Encode: def.Encode, EncodeOptions: def.EncodeOptions, Columns: o.Stored(),
 	}
-	if err := reg.Validate(def.Connector, cfg); err != nil {
+	if err := reg.Validate(cfg); err != nil {
 		return err
 	}
 	schema, err := c.Schema(cfg)

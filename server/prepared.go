@@ -9,6 +9,8 @@ import (
 	"github.com/streamdb/streamdb/pgwire"
 	"github.com/streamdb/streamdb/planner"
 	"github.com/streamdb/streamdb/sql"
+	"github.com/streamdb/streamdb/sql/expr"
+	"github.com/streamdb/streamdb/sql/functions"
 	"github.com/streamdb/streamdb/types"
 )
 
@@ -509,4 +511,13 @@ func (ss *session) buffer(ctx context.Context, p *portal) error {
 	close(p.rows)
 	p.result <- nil
 	return nil
+}
+
+// bindArgument binds an argument of EXECUTE and casts it to the parameter's type.
+func bindArgument(ss *session, q *sql.Query, t types.Type) (*expr.Expr, error) {
+	e, err := planner.BindScalar(q, nil, ss.planOptions(ss.srv.catalog.Snapshot(), nil))
+	if err != nil {
+		return nil, err
+	}
+	return ss.srv.registry.Cast(e, t, functions.Assignment)
 }

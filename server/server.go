@@ -163,7 +163,7 @@ func (s *Server) open(ctx context.Context) error {
 		return err
 	}
 	if !s.cfg.MemoryOnly {
-		if s.wal, err = wal.Open(filepath.Join(s.cfg.DataDir, "wal"), wal.Options{Logger: s.log, Failpoints: s.cfg.Failpoints}); err != nil {
+		if s.wal, err = wal.Open(filepath.Join(s.cfg.DataDir, "wal"), wal.Options{Log: s.log, Failpoints: s.cfg.Failpoints}); err != nil {
 			return err
 		}
 	}
@@ -360,6 +360,18 @@ func (s *Server) Close(ctx context.Context) error {
 			}
 		}
 		s.closeErr = errors.Join(err, s.release())
+	})
+	return s.closeErr
+}
+
+// Abort stops without a last checkpoint, as a crash would.
+func (s *Server) Abort() error {
+	s.closeOne.Do(func() {
+		s.ready.Store(false)
+		now, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = s.wire.Shutdown(now) // clients are cut off, which is the point
+		s.closeErr = s.release()
 	})
 	return s.closeErr
 }

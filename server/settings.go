@@ -19,6 +19,7 @@ import (
 const (
 	ServerVersion    = "14.20"
 	ServerVersionNum = "140020"
+	serverVersionNum = 140020
 )
 
 // scope tells where a setting lives.

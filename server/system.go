@@ -25,7 +25,7 @@ func column(name string, t types.Type) catalog.Column { return catalog.Column{Na
 // streamdbRelations are the relations of the system schema.
 func streamdbRelations() []systemRelation {
 	rel := func(n uint32, name string, rows func(*Server) [][]types.Datum, cols ...catalog.Column) systemRelation {
-		return systemRelation{SystemRelation: catalog.SystemRelation{OID: firstSystemOID + n, Schema: catalog.SystemSchema, Name: name, Columns: cols}, rows: rows}
+		return systemRelation{SystemRelation: catalog.SystemRelation{OID: firstSystemOID + n, Kind: 'v', Schema: catalog.SystemSchema, Name: name, Columns: cols}, rows: rows}
 	}
 	i8, tx, f8, tz := types.Int8, types.Text, types.Float8, types.Timestamptz
 	return []systemRelation{
@@ -224,7 +224,7 @@ func (ss *session) systemData() *catalog.SystemData {
 	s := ss.srv
 	return &catalog.SystemData{
 		Snap: s.catalog.Snapshot(), Registry: s.registry, User: ss.params.User, Database: databaseName, Size: s.relationSize,
-		Rows: func(id uint64) int64 {
+		RowCount: func(id uint64) int64 {
 			if r, ok := s.engine.Relation(id); ok {
 				return r.Rows()
 			}
@@ -237,6 +237,16 @@ func (ss *session) systemData() *catalog.SystemData {
 			}
 			return out
 		},
-		ServerVersion: ServerVersion,
+		ServerVersion: ServerVersion, ServerVersionNum: serverVersionNum, Now: time.Since(pgEpoch).Microseconds(), Extra: streamdbSystem(),
 	}
+}
+
+// streamdbSystem lists the relations of the system schema for pg_class and its like.
+func streamdbSystem() []*catalog.SystemRelation {
+	rels := streamdbRelations()
+	out := make([]*catalog.SystemRelation, len(rels))
+	for i := range rels {
+		out[i] = &rels[i].SystemRelation
+	}
+	return out
 }

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/streamdb/streamdb/checkpoint"
+	"github.com/streamdb/streamdb/storage/object"
+)
+
+type checkpointCmd struct {
+	List    checkpointList    `cmd:"" help:"List the completed checkpoints."`
+	Inspect checkpointInspect `cmd:"" help:"Show what a checkpoint consists of."`
+	Verify  checkpointVerify  `cmd:"" help:"Check that every file a checkpoint needs is there and intact."`
+	GC      checkpointGC      `cmd:"" name:"gc" help:"Delete what no checkpoint needs. No server may run on it."`
+}
+
+type checkpointList struct {
+	URL string `arg:"" help:"file:///dir or s3://bucket/prefix?…"`
+}
+
+// Run lists checkpoints.
+func (c *checkpointList) Run(a *app) error {
+	s, err := object.Open(a.ctx, c.URL)
+	if err != nil {
+		return err
+	}
+	return checkpoint.List(a.ctx, s, a.stdout)
+}
+
+type checkpointInspect struct {
+	URL string `arg:""`
+	ID  uint64 `arg:"" optional:"" help:"Checkpoint id; the newest when absent."`
+}
+
+// Run shows one checkpoint.
+func (c *checkpointInspect) Run(a *app) error {
+	s, err := object.Open(a.ctx, c.URL)
+	if err != nil {
+		return err
+	}
+	return checkpoint.Inspect(a.ctx, s, c.ID, a.stdout)
+}
+
+type checkpointVerify struct {
+	URL string `arg:""`
+}
+
+// Run verifies all checkpoints.
+func (c *checkpointVerify) Run(a *app) error {
+	s, err := object.Open(a.ctx, c.URL)
+	if err != nil {
+		return err
+	}
+	n, err := checkpoint.Verify(a.ctx, s, a.stdout)
+	if err == nil && n > 0 {
+		err = fmt.Errorf("%d problems found", n)
+	}
+	return err
+}
+
+type checkpointGC struct {
+	URL    string `arg:""`
+	DryRun bool   `help:"Only print what would be deleted."`
+}
+
+// Run collects garbage.
+func (c *checkpointGC) Run(a *app) error {
+	s, err := object.Open(a.ctx, c.URL)
+	if err != nil {
+		return err
+	}
+	return checkpoint.GC(a.ctx, s, c.DryRun, a.stdout)
+}

@@ -1,0 +1,121 @@
+// Command streamdb is the streaming database: server, demo, SQL shell, test runner, benchmarks and checkpoint tools in one binary.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+	"github.com/rs/zerolog"
+
+	"github.com/streamdb/streamdb"
+)
+
+// Exit codes.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+type cli struct {
+	Serve      serveCmd      `cmd:"" help:"Run the server."`
+	Demo       demoCmd       `cmd:"" help:"Generate auction events, create views over them, and show them changing."`
+	SQL        sqlCmd        `cmd:"" name:"sql" help:"Run SQL in this process, without a server."`
+	Slt        sltCmd        `cmd:"" help:"Run sqllogictest files."`
+	Bench      benchCmd      `cmd:"" help:"Measure the engine."`
+	Checkpoint checkpointCmd `cmd:"" help:"Look at checkpoints in a folder or bucket, without a server."`
+	Version    versionCmd    `cmd:"" help:"Print the version."`
+
+	LogLevel  string `help:"Least severity logged: debug, info, warn, error." default:"info" env:"STREAMDB_LOG_LEVEL" enum:"debug,info,warn,error"`
+	LogFormat string `help:"json or console." default:"console" env:"STREAMDB_LOG_FORMAT" enum:"json,console"`
+}
+
+// app is what commands are given.
+type app struct {
+	ctx    context.Context //nolint:containedctx // ends with the process
+	log    zerolog.Logger
+	stdout io.Writer
+}
+
+func main() { os.Exit(run(os.Args[1:])) }
+
+func run(args []string) int {
+	var c cli
+	parser, err := kong.New(&c, kong.Name("streamdb"), kong.Description("A SQL-driven streaming database that speaks the PostgreSQL protocol."),
+		kong.UsageOnError(), kong.ConfigureHelp(kong.HelpOptions{Compact: true}))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "streamdb:", err)
+		return exitFailure
+	}
+	kctx, err := parser.Parse(args)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "streamdb:", err)
+		fmt.Fprintln(os.Stderr, "Run streamdb --help for the commands and flags.")
+		return exitUsage
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	var out io.Writer = os.Stderr
+	if c.LogFormat == "console" {
+		out = zerolog.ConsoleWriter{Out: os.Stderr, TimeFormat: "15:04:05.000", NoColor: os.Getenv("NO_COLOR") != ""}
+	}
+	level, err := zerolog.ParseLevel(c.LogLevel)
+	if err != nil {
+		return exitUsage
+	}
+	a := &app{ctx: ctx, log: zerolog.New(out).Level(level).With().Timestamp().Logger(), stdout: os.Stdout}
+	err = kctx.Run(a)
+	var usage usageError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &usage):
+		fmt.Fprintln(os.Stderr, "streamdb:", err)
+		return exitUsage
+	}
+	fmt.Fprintln(os.Stderr, "streamdb:", describe(err))
+	return exitFailure
+}
+
+// usageError is a mistake in flags or arguments.
+type usageError struct{ error }
+
+type versionCmd struct{}
+
+// Run prints the version.
+func (versionCmd) Run(a *app) error {
+	_, err := fmt.Fprintln(a.stdout, "streamdb", streamdb.Version)
+	return err
+}
+
+// byteSize is a flag such as 512MiB or 2GiB.
+type byteSize int64
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (b *byteSize) UnmarshalText(text []byte) error {
+	s := strings.TrimSpace(string(text))
+	for _, u := range []struct {
+		suffix string
+		factor int64
+	}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"K", 1 << 10}, {"M", 1 << 20}, {"G", 1 << 30}, {"B", 1}, {"", 1}} {
+		num, ok := strings.CutSuffix(s, u.suffix)
+		if !ok {
+			continue
+		}
+		f, err := strconv.ParseFloat(strings.TrimSpace(num), 64)
+		if err != nil || f <= 0 {
+			break
+		}
+		*b = byteSize(f * float64(u.factor))
+		return nil
+	}
+	return fmt.Errorf("%q is not a size such as 512MiB or 2GiB", s)
+}

@@ -1,0 +1,166 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/streamdb/streamdb/checkpoint"
+	"github.com/streamdb/streamdb/exec"
+)
+
+// HTTPHandler serves health, metrics and the state of jobs and checkpoints.
+func (s *Server) HTTPHandler() http.Handler {
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &metrics{s})
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if !s.Ready() {
+			http.Error(w, "not ready", http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ready")
+	})
+	mux.HandleFunc("GET /jobs", s.httpJobs)
+	mux.HandleFunc("GET /jobs/{id}/checkpoints", s.httpCheckpoints)
+	mux.HandleFunc("GET /{$}", s.httpIndex)
+	return mux
+}
+
+func writeJSON(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	if err := e.Encode(v); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	}
+}
+
+type httpJob struct {
+	ID          string `json:"id"`
+	Name        string `json:"name"`
+	Status      string `json:"status"`
+	Epoch       uint64 `json:"epoch"`
+	Parallelism int    `json:"parallelism"`
+	StateBytes  int64  `json:"state_bytes"`
+	LastError   string `json:"last_error,omitempty"`
+}
+
+func (s *Server) httpJobs(w http.ResponseWriter, _ *http.Request) {
+	jobs := []httpJob{}
+	for _, j := range s.engine.Jobs() {
+		h := httpJob{ID: strconv.FormatUint(j.Spec.ID, 10), Name: j.Spec.Name, Status: j.Status().String(), Epoch: j.Epoch(), Parallelism: j.Spec.Parallelism,
+			StateBytes: exec.StateBytes(j.Metrics())}
+		if err := j.Err(); err != nil {
+			h.LastError = err.Error()
+		}
+		jobs = append(jobs, h)
+	}
+	writeJSON(w, map[string]any{"jobs": jobs})
+}
+
+type httpCheckpoint struct {
+	ID               uint64 `json:"id"`
+	Status           string `json:"status"`
+	TriggerTimestamp int64  `json:"trigger_timestamp"`
+	Duration         int64  `json:"end_to_end_duration"`
+	CheckpointedSize int64  `json:"checkpointed_size"`
+	StateSize        int64  `json:"state_size"`
+	FailureMessage   string `json:"failure_message,omitempty"`
+}
+
+func (s *Server) httpCheckpoints(w http.ResponseWriter, r *http.Request) {
+	id, err := strconv.ParseUint(r.PathValue("id"), 10, 64)
+	if err != nil {
+		http.Error(w, "bad job id", http.StatusBadRequest)
+		return
+	}
+	if _, ok := s.engine.Job(id); !ok && id != exec.TablesID {
+		http.Error(w, "no such job", http.StatusNotFound)
+		return
+	}
+	counts := map[string]int{"total": 0, "in_progress": 0, "completed": 0, "failed": 0}
+	history := []httpCheckpoint{}
+	for _, c := range s.coord.Stats().Checkpoints {
+		if c.Job != id {
+			continue
+		}
+		counts["total"]++
+		switch c.Status {
+		case checkpoint.StatusInProgress:
+			counts["in_progress"]++
+		case checkpoint.StatusCompleted:
+			counts["completed"]++
+		case checkpoint.StatusFailed:
+			counts["failed"]++
+		}
+		history = append(history, httpCheckpoint{ID: c.ID, Status: string(c.Status), TriggerTimestamp: c.TriggerTime.UnixMilli(), Duration: c.Duration.Milliseconds(),
+			CheckpointedSize: c.CheckpointedSize, StateSize: c.FullSize, FailureMessage: c.FailureReason})
+	}
+	writeJSON(w, map[string]any{"counts": counts, "history": history})
+}
+
+func (s *Server) httpIndex(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	fmt.Fprintf(w, "streamdb, up %v\n\nGET /metrics, /healthz, /readyz, /jobs, /jobs/{id}/checkpoints\npsql -h 127.0.0.1 -p 5433 -U streamdb streamdb\n", time.Since(s.started).Round(time.Second))
+}
+
+// metrics collects the server's state for Prometheus at each scrape; labels are jobs, of which there are few.
+type metrics struct{ s *Server }
+
+var jobLabels = []string{"job"}
+
+func desc(name, help string, labels []string) *prometheus.Desc {
+	return prometheus.NewDesc("streamdb_"+name, help, labels, nil)
+}
+
+// Describe implements prometheus.Collector: the collector is unchecked, its metrics come and go with the jobs.
+func (m *metrics) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (m *metrics) Collect(ch chan<- prometheus.Metric) {
+	s := m.s
+	gauge := func(name, help string, v float64, labels, values []string) {
+		ch <- prometheus.MustNewConstMetric(desc(name, help, labels), prometheus.GaugeValue, v, values...)
+	}
+	counter := func(name, help string, v float64, labels, values []string) {
+		ch <- prometheus.MustNewConstMetric(desc(name, help, labels), prometheus.CounterValue, v, values...)
+	}
+	if !s.Ready() {
+		return
+	}
+	gauge("epoch", "Newest closed epoch.", float64(s.engine.Epoch()), nil, nil)
+	gauge("connections", "Open client connections.", float64(s.wire.Connections()), nil, nil)
+	counter("statements_total", "Statements executed.", float64(s.statements.Load()), nil, nil)
+	st := s.coord.Stats()
+	gauge("checkpoints_in_progress", "Checkpoints of jobs in progress.", float64(st.InProgress), nil, nil)
+	counter("checkpoints_completed_total", "Completed checkpoints of jobs.", float64(st.Completed), nil, nil)
+	counter("checkpoints_failed_total", "Failed checkpoints of jobs.", float64(st.Failed), nil, nil)
+	counter("checkpoint_uploaded_bytes_total", "Bytes written to the checkpoint store.", float64(st.UploadedBytes), nil, nil)
+	gauge("last_checkpoint_id", "Id of the newest completed checkpoint.", float64(st.LastCompletedID), nil, nil)
+	if !st.LastCompletedAt.IsZero() {
+		gauge("last_checkpoint_timestamp_seconds", "When the newest completed checkpoint was published.", float64(st.LastCompletedAt.Unix()), nil, nil)
+	}
+	for _, j := range s.engine.Jobs() {
+		l := []string{j.Spec.Name}
+		up := 0.0
+		if j.Status() == exec.JobRunning {
+			up = 1
+		}
+		gauge("job_running", "1 while the job runs.", up, jobLabels, l)
+		gauge("job_epoch", "Newest epoch of the job.", float64(j.Epoch()), jobLabels, l)
+		gauge("job_lag_epochs", "Epochs the job is behind.", float64(j.Lag()), jobLabels, l)
+		counter("job_restarts_total", "Failures of the job.", float64(j.Restarts()), jobLabels, l)
+		gauge("job_state_bytes", "Size of the job's state.", float64(exec.StateBytes(j.Metrics())), jobLabels, l)
+		gauge("job_error_rows", "Rows missing from the result because their evaluation failed.", float64(j.ErrorCount()), jobLabels, l)
+		counter("job_source_rows_total", "Rows read from sources.", float64(j.SourceRows()), jobLabels, l)
+	}
+}

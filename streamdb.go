@@ -1,0 +1,82 @@
+// Package streamdb embeds the streaming database in a Go program: Open restores or creates a database, DialFunc connects pgx to it without
+// a port, Serve opens the PostgreSQL port for others, Close checkpoints and stops.
+//
+//	db, err := streamdb.Open(ctx, streamdb.Options{DataDir: "data"})
+//	cfg, err := pgx.ParseConfig("postgres://streamdb@streamdb/streamdb")
+//	cfg.DialFunc = db.DialFunc()
+//	conn, err := pgx.ConnectConfig(ctx, cfg)
+package streamdb
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/streamdb/streamdb/connector/all"
+	"github.com/streamdb/streamdb/internal/failpoint"
+	"github.com/streamdb/streamdb/server"
+)
+
+// Version is the version of streamdb.
+const Version = "0.1.0"
+
+// Options of an embedded database. The zero value works: a database in ./streamdb-data with 2 GiB of memory.
+type Options struct {
+	// DataDir is the local directory; MemoryOnly keeps nothing.
+	DataDir    string
+	MemoryOnly bool
+	// CheckpointDir is where checkpoints go: file:///dir, s3://bucket/prefix?…, memory://; "" means a folder in DataDir.
+	CheckpointDir string
+	// Memory in bytes for all caches and state held in memory.
+	Memory int64
+	// EpochInterval is how often epochs close while sources produce rows; 0 means 100 ms.
+	EpochInterval time.Duration
+	// Settings are server-wide settings by name, such as execution.checkpointing.interval.
+	Settings map[string]string
+	// Logger takes the server's log; the zero Logger is silent.
+	Logger zerolog.Logger
+	// Failpoints is a fault specification for tests: "name=action;…".
+	Failpoints string
+}
+
+// DB is a running database.
+type DB struct{ srv *server.Server }
+
+// Open restores the database, or creates it, and starts its jobs.
+func Open(ctx context.Context, o Options) (*DB, error) {
+	fp, err := failpoint.Parse(o.Failpoints)
+	if err != nil {
+		return nil, err
+	}
+	s, err := server.Open(ctx, server.Config{
+		DataDir: o.DataDir, MemoryOnly: o.MemoryOnly, CheckpointDir: o.CheckpointDir, Memory: o.Memory, EpochInterval: o.EpochInterval,
+		Settings: o.Settings, Logger: o.Logger, Failpoints: fp, Connectors: all.Builtin(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &DB{srv: s}, nil
+}
+
+// DialFunc returns a function for pgx's ConnConfig.DialFunc that connects inside the process; network and address are ignored.
+func (db *DB) DialFunc() func(ctx context.Context, network, addr string) (net.Conn, error) {
+	return db.srv.Dial
+}
+
+// Serve accepts PostgreSQL connections on l until l or the database is closed.
+func (db *DB) Serve(l net.Listener) error { return db.srv.Serve(l) }
+
+// HTTPHandler serves /metrics, /healthz, /readyz and the REST interface.
+func (db *DB) HTTPHandler() http.Handler { return db.srv.HTTPHandler() }
+
+// Fatal delivers the error after which the database cannot go on.
+func (db *DB) Fatal() <-chan error { return db.srv.Fatal() }
+
+// Close ends all sessions, writes a last checkpoint and stops.
+func (db *DB) Close(ctx context.Context) error { return db.srv.Close(ctx) }
+
+// Abort stops at once, without a last checkpoint, as a crash would; what was acknowledged is still there after the next Open.
+func (db *DB) Abort() error { return db.srv.Abort() }
