@@ -3,10 +3,13 @@ package all
 
 import (
 	"github.com/streamdb/streamdb/connector"
+	"github.com/streamdb/streamdb/connector/datagen"
+	"github.com/streamdb/streamdb/connector/file"
+	"github.com/streamdb/streamdb/connector/format"
 	"github.com/streamdb/streamdb/connector/nexmark"
 )
 
-// Builtin returns a registry of all built-in connectors.
+// Builtin returns a registry of all built-in connectors and encodings.
 func Builtin() *connector.Registry {
-	return connector.NewRegistry(nexmark.New())
+	return connector.NewRegistry(datagen.New(), file.New(), nexmark.New()).WithEncodings(format.Encodings()...)
 }
