@@ -6,7 +6,6 @@ import (
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/sql"
 	"github.com/streamdb/streamdb/sql/expr"
-	"github.com/streamdb/streamdb/sql/functions"
 	"github.com/streamdb/streamdb/sql/pgext"
 	"github.com/streamdb/streamdb/types"
 )
@@ -413,14 +412,3 @@ func (p *preparer) keys(ks []exprKey) []sortKey {
 }
 
 func (p *preparer) node() *node { return p.b.md.extend(p.in, p.ids, p.exprs) }
-
-func (b *binder) castAll(es []*expr.Expr, t types.Type) error {
-	for i := range es {
-		c, err := b.cast(es[i], t, functions.Implicit)
-		if err != nil {
-			return err
-		}
-		es[i] = c
-	}
-	return nil
-}

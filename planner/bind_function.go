@@ -1,0 +1,307 @@
+package planner
+
+import (
+	"github.com/pingcap/tidb/pkg/parser/ast"
+
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/sql"
+	"github.com/streamdb/streamdb/sql/expr"
+	"github.com/streamdb/streamdb/sql/functions"
+	"github.com/streamdb/streamdb/sql/pgext"
+	"github.com/streamdb/streamdb/types"
+)
+
+// tableFunction binds f(..) in FROM.
+func (b *binder) tableFunction(f *pgext.TableFunction, lat *scope, ev *env) (*node, *scope, error) {
+	if len(f.Funcs) == 1 && !f.RowsFrom {
+		if c, ok := pgext.ExprOf(f.Funcs[0].X).(*pgext.Call); ok && c.Schema == "" {
+			switch c.Name {
+			case "tumble", "hop":
+				return b.windowFunction(f, c, lat, ev)
+			case "session", "cumulate":
+				return nil, nil, pgerr.Newf(pgerr.FeatureNotSupported, "window function %s is not supported", c.Name).WithHint("Use TUMBLE or HOP.").At(b.pos(c.Pos))
+			}
+		}
+	}
+	pos := b.pos(f.Pos)
+	t := &rangeTable{name: f.Alias}
+	x := &exprCtx{b: b, sc: lat, ev: ev, clause: "functions in FROM"}
+	un := &node{op: opUnnest}
+	var scalars []int
+	var scalarExprs []*expr.Expr
+	for _, item := range f.Funcs {
+		if len(item.Columns) > 0 {
+			return nil, nil, pgerr.Newf(pgerr.FeatureNotSupported, "column definition lists are not supported").WithHint("Extract the fields with -> and ->>.").At(pos)
+		}
+		calls, err := x.fromCalls(item.X)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, c := range calls {
+			if t.name == "" {
+				t.name = c.name
+			}
+			single := c.name
+			if f.Alias != "" && len(f.Funcs) == 1 && len(calls) == 1 {
+				single = f.Alias
+			}
+			if !c.set {
+				id := b.md.add(single, c.e.Type)
+				scalars, scalarExprs = append(scalars, id), append(scalarExprs, c.e)
+				t.cols = append(t.cols, scopeCol{single, id})
+				continue
+			}
+			un.calls = append(un.calls, c.e)
+			if len(c.columns) == 0 {
+				id := b.md.add(single, c.e.Type)
+				un.added = append(un.added, id)
+				t.cols = append(t.cols, scopeCol{single, id})
+			}
+			for _, col := range c.columns {
+				name := col.Name
+				if len(c.columns) == 1 && c.scalar {
+					name = single
+				}
+				id := b.md.add(name, col.Type)
+				un.added = append(un.added, id)
+				t.cols = append(t.cols, scopeCol{name, id})
+			}
+		}
+	}
+	if len(un.calls) > 0 && len(scalars) > 0 {
+		return nil, nil, pgerr.Newf(pgerr.FeatureNotSupported, "ROWS FROM with functions that return no set is not supported").At(pos)
+	}
+	base := attach(b.md.dual(), x.applies)
+	var n *node
+	ord := 0
+	switch {
+	case len(un.calls) == 0:
+		n = b.md.extend(base, scalars, scalarExprs)
+		if f.Ordinality {
+			ord = b.md.add("ordinality", types.Int8)
+			n = b.md.extend(n, []int{ord}, []*expr.Expr{intConst(types.Int8, 1)})
+		}
+	case len(un.calls) == 1 && len(x.applies) == 0 && constantArgs(un.calls[0]):
+		n = &node{op: opSeries, calls: un.calls, cols: append([]int(nil), un.added...)}
+		if f.Ordinality {
+			ord = b.md.add("ordinality", types.Int8)
+			n.ordinal = ord
+			n.cols = append(n.cols, ord)
+		}
+	default:
+		ord = b.md.add("ordinality", types.Int8)
+		un.in, un.ordinal = []*node{base}, ord
+		n = un
+	}
+	if f.Ordinality {
+		b.md.cols[ord].notNull = true
+		t.cols = append(t.cols, scopeCol{"ordinality", ord})
+	}
+	sc, err := tableScope(t, f.Columns, pos)
+	return n, sc, err
+}
+
+func constantArgs(e *expr.Expr) bool {
+	used := map[int]bool{}
+	e.Columns(used)
+	return len(used) == 0
+}
+
+// fromCall is a function of FROM.
+type fromCall struct {
+	name    string
+	e       *expr.Expr
+	set     bool
+	scalar  bool // the columns stand for a scalar result
+	columns []types.Column
+}
+
+// fromCalls binds a function of FROM; unnest of several arrays is several calls side by side.
+func (x *exprCtx) fromCalls(e ast.ExprNode) ([]fromCall, error) {
+	b := x.b
+	c, ok := pgext.ExprOf(e).(*pgext.Call)
+	if !ok {
+		v, err := x.bind(e)
+		if err == nil {
+			v, err = b.known(v)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return []fromCall{{name: sql.ColumnName(e), e: v}}, nil
+	}
+	if c.Schema == "" && c.Name == "unnest" && len(c.Args) > 1 {
+		var out []fromCall
+		for i := range c.Args {
+			one := *c
+			one.Args = c.Args[i : i+1]
+			r, err := x.setCall(&one)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, r)
+		}
+		return out, nil
+	}
+	if x.kindOf(c) != functions.SetOf {
+		v, err := x.bindView(c)
+		if err == nil {
+			v, err = b.known(v)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return []fromCall{{name: c.Name, e: v}}, nil
+	}
+	r, err := x.setCall(c)
+	if err != nil {
+		return nil, err
+	}
+	return []fromCall{r}, nil
+}
+
+func (x *exprCtx) setCall(c *pgext.Call) (fromCall, error) {
+	b, pos := x.b, x.b.pos(c.Pos)
+	if err := x.plainCall(c, pos); err != nil {
+		return fromCall{}, err
+	}
+	args, err := x.callArgs(c)
+	if err != nil {
+		return fromCall{}, err
+	}
+	res, args, err := b.resolve(c.Name, args, c.Variadic, pos)
+	if err != nil {
+		return fromCall{}, err
+	}
+	if res.Func == nil || res.Func.Kind != functions.SetOf {
+		return fromCall{}, pgerr.Newf(pgerr.FeatureNotSupported, "function %s is not supported in FROM", c.Name).At(pos)
+	}
+	if err = b.sliding(c.Name, res.Func, pos); err != nil {
+		return fromCall{}, err
+	}
+	out := fromCall{name: c.Name, set: true, columns: res.Func.Columns, e: &expr.Expr{Kind: expr.Call, Type: res.Result, Func: res.Func.ID, Args: args, Pos: pos}}
+	if len(out.columns) == 0 && res.Result.OID == types.OIDRecord {
+		return fromCall{}, pgerr.Newf(pgerr.SyntaxError, "a column definition list is required for functions returning \"record\"").At(pos)
+	}
+	return out, nil
+}
+
+// windowFunction binds tumble(relation, column, size) and hop(relation, column, slide, size).
+func (b *binder) windowFunction(f *pgext.TableFunction, c *pgext.Call, lat *scope, ev *env) (*node, *scope, error) {
+	pos := b.pos(c.Pos)
+	usage := "tumble(relation, time column, size [, offset])"
+	most := 4
+	if c.Name == "hop" {
+		usage, most = "hop(relation, time column, slide, size [, offset])", 5
+	}
+	if len(c.Args) < most-1 || len(c.Args) > most || f.Ordinality {
+		return nil, nil, pgerr.Newf(pgerr.UndefinedFunction, "function %s does not take these arguments", c.Name).WithHint("Write %s.", usage).At(pos)
+	}
+	var n *node
+	var sc *scope
+	var err error
+	switch v := pgext.ExprOf(c.Args[0].X).(type) {
+	case *pgext.Column:
+		r := &pgext.Relation{Name: v.Names[len(v.Names)-1], Pos: v.Pos}
+		if len(v.Names) > 1 {
+			r.Schema = v.Names[len(v.Names)-2]
+		}
+		n, sc, err = b.relation(r, ev)
+	case *pgext.Subquery:
+		var q *bound
+		if q, err = b.query(pgext.QueryOf(v.Query), ev, false); err == nil {
+			t := &rangeTable{name: c.Name}
+			n = b.aliased(q, t)
+			sc, err = tableScope(t, nil, pos)
+		}
+	default:
+		err = pgerr.Newf(pgerr.SyntaxError, "the first argument of %s must be a relation", c.Name).WithHint("Write %s.", usage).At(pos)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	x := &exprCtx{b: b, sc: sc, ev: &env{}, clause: "a window function"}
+	ts, err := x.bind(c.Args[1].X)
+	if err != nil {
+		return nil, nil, err
+	}
+	if ts.Kind != expr.Column {
+		return nil, nil, pgerr.Newf(pgerr.FeatureNotSupported, "the time argument of %s must be a column", c.Name).WithHint("Compute it in a subquery first.").At(pos)
+	}
+	wt := ts.Type
+	switch wt.OID {
+	case types.OIDTimestamp, types.OIDTimestamptz:
+		wt = types.T(wt.OID)
+	case types.OIDDate:
+		wt = types.Timestamp
+	default:
+		return nil, nil, pgerr.Newf(pgerr.DatatypeMismatch, "the time column of %s must be of type date, timestamp or timestamptz, not %s", c.Name, ts.Type).At(ts.Pos)
+	}
+	w := &node{op: opWindow, in: []*node{n}, column: ts.Col}
+	var sizes [3]int64
+	for i, a := range c.Args[2:] {
+		offset := i == most-3
+		if sizes[i], err = b.windowSize(c.Name, a.X, ev, offset); err != nil {
+			return nil, nil, err
+		}
+	}
+	if c.Name == "tumble" {
+		w.size, w.slide = sizes[0], 0
+		w.winOffset = sizes[1]
+	} else {
+		w.slide, w.size = sizes[0], sizes[1]
+		w.winOffset = sizes[2]
+		if w.size%w.slide != 0 {
+			return nil, nil, pgerr.Newf(pgerr.InvalidParameterValue, "the size of a hop window must be a multiple of its slide").
+				WithHint("The arguments are hop(relation, column, slide, size).").At(pos)
+		}
+		if w.size/w.slide > maxWindowsPerRow {
+			return nil, nil, pgerr.Newf(pgerr.InvalidParameterValue, "a row would belong to %d windows, more than the limit of %d", w.size/w.slide, maxWindowsPerRow).At(pos)
+		}
+		if w.size == w.slide {
+			w.slide = 0
+		}
+	}
+	w.winStart, w.winEnd = b.md.add("window_start", wt), b.md.add("window_end", wt)
+	b.md.cols[w.winStart].window, b.md.cols[w.winEnd].window = w.winEnd, w.winEnd
+	b.md.cols[w.winStart].notNull, b.md.cols[w.winEnd].notNull = true, true
+	in := sc.tables[0]
+	t := &rangeTable{name: in.name, schema: in.schema, cols: append([]scopeCol(nil), in.cols...), hidden: in.hidden}
+	if f.Alias != "" {
+		t.name, t.schema = f.Alias, ""
+	}
+	t.cols = append(t.cols, scopeCol{"window_start", w.winStart}, scopeCol{"window_end", w.winEnd})
+	out, err := tableScope(t, f.Columns, pos)
+	return w, out, err
+}
+
+// maxWindowsPerRow bounds the copies a hop window makes of each row.
+const maxWindowsPerRow = 100_000
+
+// windowSize evaluates an interval argument to microseconds.
+func (b *binder) windowSize(fn string, e ast.ExprNode, ev *env, offset bool) (int64, error) {
+	x := &exprCtx{b: b, sc: &scope{}, ev: &env{}, clause: "a window function"}
+	c, err := x.bind(e)
+	if err != nil {
+		return 0, err
+	}
+	pos := c.Pos
+	if c, err = b.castArg(c, types.IntervalT, "window sizes must be of type interval, not type %s"); err != nil {
+		return 0, err
+	}
+	c = b.fold(c)
+	if c.Kind != expr.Const || c.Const.Null {
+		return 0, pgerr.Newf(pgerr.InvalidParameterValue, "the window size of %s must be a constant interval", fn).At(pos)
+	}
+	iv := c.Const.Ivl
+	if iv.Months != 0 {
+		return 0, pgerr.Newf(pgerr.InvalidParameterValue, "windows of months or years are not supported: their length varies").WithHint("Use days, or group by date_trunc('month', ..).").At(pos)
+	}
+	us := int64(iv.Days)*microsPerDay + iv.Micros
+	if us <= 0 && !offset {
+		return 0, pgerr.Newf(pgerr.InvalidParameterValue, "the window size of %s must be greater than zero", fn).At(pos)
+	}
+	return us, nil
+}
+
+const microsPerDay = 86_400_000_000

@@ -1,0 +1,279 @@
+package planner
+
+import (
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/sql"
+	"github.com/streamdb/streamdb/sql/expr"
+	"github.com/streamdb/streamdb/sql/functions"
+	"github.com/streamdb/streamdb/sql/pgext"
+	"github.com/streamdb/streamdb/types"
+)
+
+// PlanInsert plans the rows of an INSERT.
+func PlanInsert(s *sql.Insert, o Options) (p *PlannedChange, err error) {
+	defer pgext.Recover(&err)
+	b := newBinder(o, false)
+	rel, err := b.target(s.Table, "insert into")
+	if err != nil {
+		return nil, err
+	}
+	cols, err := insertColumns(rel, s.Columns)
+	if err != nil {
+		return nil, err
+	}
+	n, row, err := b.insertRows(s, rel, cols)
+	if err != nil {
+		return nil, err
+	}
+	if err = b.generate(rel, row); err != nil {
+		return nil, err
+	}
+	p = &PlannedChange{Target: rel}
+	pr := &node{op: opProject, in: []*node{n}}
+	ids := make([]int, len(row))
+	out := &bound{n: pr}
+	for i, e := range row {
+		ids[i] = b.md.add(rel.Columns[i].Name, rel.Columns[i].Type)
+		pr.cols, pr.exprs = append(pr.cols, ids[i]), append(pr.exprs, e)
+		out.cols = append(out.cols, outCol{rel.Columns[i].Name, ids[i]})
+	}
+	name := s.Alias
+	if name == "" {
+		name = rel.Name
+	}
+	if s.OnConflict != nil {
+		if p.OnConflict, err = b.onConflict(s.OnConflict, rel, name); err != nil {
+			return nil, err
+		}
+	}
+	if s.Returning != nil {
+		sc := rowScope(rel, name, ids)
+		if _, err = b.returning(p, s.Returning, sc, ids); err != nil {
+			return nil, err
+		}
+	}
+	return p, b.finishChange(p, out)
+}
+
+// insertColumns returns the stored columns that the source's columns go to.
+func insertColumns(rel *Relation, named []sql.Ident) ([]int, error) {
+	var cols []int
+	if len(named) == 0 {
+		for i, c := range rel.Columns {
+			if !c.Hidden {
+				cols = append(cols, i)
+			}
+		}
+		return cols, nil
+	}
+	seen := map[int]bool{}
+	for _, n := range named {
+		i := rel.column(n.Name)
+		if i < 0 {
+			return nil, pgerr.Newf(pgerr.UndefinedColumn, "column \"%s\" of relation \"%s\" does not exist", n.Name, rel.Name).At(n.Pos)
+		}
+		if seen[i] {
+			return nil, pgerr.Newf(pgerr.DuplicateColumn, "column \"%s\" specified more than once", n.Name).At(n.Pos)
+		}
+		seen[i] = true
+		cols = append(cols, i)
+	}
+	return cols, nil
+}
+
+func tooMany(s *sql.Insert, given, cols, extraPos int) error {
+	if given > cols {
+		return pgerr.Newf(pgerr.SyntaxError, "INSERT has more expressions than target columns").At(extraPos)
+	}
+	if given < cols && len(s.Columns) > 0 {
+		return pgerr.Newf(pgerr.SyntaxError, "INSERT has more target columns than expressions").At(s.Columns[given].Pos)
+	}
+	return nil
+}
+
+// insertRows binds the source. row holds an expression over n's columns for every stored column.
+func (b *binder) insertRows(s *sql.Insert, rel *Relation, cols []int) (n *node, row []*expr.Expr, err error) {
+	row = make([]*expr.Expr, len(rel.Columns))
+	fill := func() error {
+		for i := range row {
+			if row[i] != nil {
+				continue
+			}
+			c := &rel.Columns[i]
+			if c.Generated != nil || c.Hidden && c.Default == nil {
+				row[i] = nullConst(c.Type)
+				continue
+			}
+			if row[i], err = b.defaultOf(c); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if s.Query == nil {
+		return b.md.dual(), row, fill()
+	}
+	q := pgext.QueryOf(s.Query.Stmt)
+	if q.Values != nil && len(q.OrderBy) == 0 && q.Limit == nil {
+		n, err = b.insertValues(s, q, rel, cols, row)
+	} else {
+		n, err = b.insertSelect(s, q, rel, cols, row)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return n, row, fill()
+}
+
+// insertValues binds VALUES with every expression against its column, DEFAULT included.
+func (b *binder) insertValues(s *sql.Insert, q *pgext.Query, rel *Relation, cols []int, row []*expr.Expr) (*node, error) {
+	ev, err := b.with(q.With, &env{})
+	if err != nil {
+		return nil, err
+	}
+	x := &exprCtx{b: b, sc: &scope{}, ev: ev, clause: "VALUES"}
+	width := len(q.Values.Rows[0])
+	rows := make([][]*expr.Expr, len(q.Values.Rows))
+	for i, r := range q.Values.Rows {
+		if len(r) != width {
+			return nil, pgerr.Newf(pgerr.SyntaxError, "VALUES lists must all be the same length").At(r[0].OriginTextPosition())
+		}
+		extra := -1
+		if len(r) > len(cols) {
+			extra = r[len(cols)].OriginTextPosition()
+		}
+		if err := tooMany(s, len(r), len(cols), extra); err != nil {
+			return nil, err
+		}
+		for j, v := range r {
+			c := &rel.Columns[cols[j]]
+			e, err := b.given(x, v, c, s.Overriding, false)
+			if err != nil {
+				return nil, err
+			}
+			rows[i] = append(rows[i], e)
+		}
+	}
+	ids := make([]int, width)
+	for j := range ids {
+		c := rel.Columns[cols[j]]
+		ids[j] = b.md.add(c.Name, c.Type)
+		row[cols[j]] = b.md.ref(ids[j])
+	}
+	return b.valuesNode(rows, ids, x.applies), nil
+}
+
+func (b *binder) insertSelect(s *sql.Insert, q *pgext.Query, rel *Relation, cols []int, row []*expr.Expr) (*node, error) {
+	r, err := b.query(q, &env{}, true)
+	if err != nil {
+		return nil, err
+	}
+	extra := -1
+	if q.Select != nil && len(r.cols) > len(cols) && len(q.Select.Targets) > len(cols) {
+		extra = q.Select.Targets[len(cols)].Pos
+	}
+	if err := tooMany(s, len(r.cols), len(cols), extra); err != nil {
+		return nil, err
+	}
+	for j := range r.cols {
+		c := &rel.Columns[cols[j]]
+		if err := notGiven(c, s.Overriding, false); err != nil {
+			return nil, err
+		}
+		t := b.md.typ(r.cols[j].id)
+		if t.OID == types.OIDUnknown {
+			if err := b.coerceOutput(r, j, c.Type, functions.Assignment); err != nil {
+				return nil, err
+			}
+			row[cols[j]] = b.md.ref(r.cols[j].id)
+			continue
+		}
+		e := b.md.ref(r.cols[j].id)
+		if q.Select != nil && j < len(q.Select.Targets) && !q.Select.Targets[j].Star {
+			e.Pos = b.pos(q.Select.Targets[j].Pos)
+		}
+		if row[cols[j]], err = b.assign(e, c); err != nil {
+			return nil, err
+		}
+	}
+	return r.n, nil
+}
+
+func (b *binder) onConflict(c *sql.OnConflict, rel *Relation, name string) (*PlannedConflict, error) {
+	out := &PlannedConflict{DoNothing: c.DoNothing, Constraint: c.Constraint}
+	if c.Target != nil {
+		sel := pgext.QueryOf(c.Target.Stmt).Select
+		if sel.Where != nil {
+			return nil, pgerr.Newf(pgerr.FeatureNotSupported, "partial indexes are not supported as conflict targets").At(c.Pos)
+		}
+		for _, t := range sel.Targets {
+			col, ok := pgext.ExprOf(t.X).(*pgext.Column)
+			if !ok {
+				return nil, pgerr.Newf(pgerr.FeatureNotSupported, "expressions are not supported as conflict targets").At(t.Pos)
+			}
+			i := rel.column(col.Names[len(col.Names)-1])
+			if i < 0 {
+				return nil, pgerr.Newf(pgerr.UndefinedColumn, "column \"%s\" does not exist", col.Names[len(col.Names)-1]).At(t.Pos)
+			}
+			out.Columns = append(out.Columns, i)
+		}
+		if !sameSet(out.Columns, rel.Key) {
+			return nil, pgerr.Newf(pgerr.InvalidColumnReference, "there is no unique or exclusion constraint matching the ON CONFLICT specification")
+		}
+	}
+	if c.DoNothing {
+		return out, nil
+	}
+	if c.Target == nil && c.Constraint == "" {
+		return nil, pgerr.Newf(pgerr.SyntaxError, "ON CONFLICT DO UPDATE requires inference specification or constraint name").
+			WithHint("For example, ON CONFLICT (column_name).").At(c.Pos)
+	}
+	old, proposed := make([]int, len(rel.Columns)), make([]int, len(rel.Columns))
+	for i, col := range rel.Columns {
+		old[i] = b.md.add(col.Name, col.Type)
+	}
+	for i, col := range rel.Columns {
+		proposed[i] = b.md.add(col.Name, col.Type)
+	}
+	sc := rowScope(rel, name, old)
+	ex := rowScope(rel, "excluded", proposed)
+	sc.tables = append(sc.tables, ex.tables...)
+	x := &exprCtx{b: b, sc: sc, ev: &env{}, clause: "ON CONFLICT"}
+	sel := pgext.QueryOf(c.Set.Stmt).Select
+	row, err := b.assignments(x, rel, pgext.Assignments(sel), old)
+	if err != nil {
+		return nil, err
+	}
+	var where *expr.Expr
+	if sel.Where != nil {
+		x.clause = "WHERE"
+		if where, err = x.bool(sel.Where); err != nil {
+			return nil, err
+		}
+	}
+	if len(x.applies) > 0 {
+		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "subqueries in ON CONFLICT DO UPDATE are not supported").At(c.Pos)
+	}
+	ph := &physical{b: b, md: b.md}
+	ids := appendAll(old, proposed)
+	for _, e := range row {
+		out.Set = append(out.Set, ph.exprOver(b.fold(e), ids))
+	}
+	if where != nil {
+		out.Where = ph.exprOver(b.fold(where), ids)
+	}
+	return out, nil
+}
+
+func sameSet(a, c []int) bool {
+	x, y := toSet(a), toSet(c)
+	if len(x) != len(y) {
+		return false
+	}
+	for k := range x {
+		if !y[k] {
+			return false
+		}
+	}
+	return true
+}
