@@ -2,6 +2,7 @@ package op
 
 import (
 	"errors"
+	"math"
 	"slices"
 
 	"github.com/streamdb/streamdb/checkpoint"
@@ -461,7 +462,8 @@ func sameRow(a []*types.Vector, i int, b []*types.Vector, j int) bool {
 	return true
 }
 
-// sameValue reports whether two values are the same also in form: 1.0 and 1.00 are not.
+// sameValue reports whether two values are the same also in form: 1.0 and 1.00 are not, nor 0 and -0. What is retracted later must be exactly what was
+// emitted.
 func sameValue(a *types.Vector, i int, b *types.Vector, j int) bool {
 	if a.IsNull(i) || b.IsNull(j) {
 		return a.IsNull(i) && b.IsNull(j)
@@ -469,6 +471,8 @@ func sameValue(a *types.Vector, i int, b *types.Vector, j int) bool {
 	switch a.Type.Kind() {
 	case types.KindInt:
 		return a.Int[i] == b.Int[j]
+	case types.KindFloat:
+		return math.Float64bits(a.Float[i]) == math.Float64bits(b.Float[j])
 	case types.KindString:
 		return a.Str[i] == b.Str[j]
 	case types.KindNumeric:

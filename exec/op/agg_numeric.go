@@ -123,7 +123,9 @@ func (cv *callVar) countScale(scale int16, w int64) {
 func (cv *callVar) maxScale() int {
 	m := 0
 	for _, s := range cv.scales {
-		m = max(m, int(s.scale))
+		if s.n > 0 {
+			m = max(m, int(s.scale))
+		}
 	}
 	return m
 }

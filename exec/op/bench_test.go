@@ -247,3 +247,25 @@ func BenchmarkTopN(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkSort is a one-shot ORDER BY of a million rows, without and with a limit.
+func BenchmarkSort(b *testing.B) {
+	cs := keyedChunks(512, 1_000_000)
+	for _, limit := range []int64{-1, 100} {
+		b.Run(fmt.Sprintf("limit=%d", limit), func(b *testing.B) {
+			in := &plan.Node{Key: []int{0, 1, 2}, Schema: schema("k", types.Int8, "w", types.Timestamp, "v", types.Int8)}
+			n := topNode(in, &plan.TopN{Order: []plan.SortKey{{Column: 0}, {Column: 2, Desc: true}}, Limit: limit})
+			for b.Loop() {
+				o, err := op.New(n)
+				require.NoError(b, err)
+				require.NoError(b, o.Open(&op.Context{Node: n, OneShot: true, InputTypes: [][]types.Type{in.Schema.Types()}}))
+				out := &discard{}
+				for _, c := range cs {
+					require.NoError(b, o.Process(0, c, out))
+				}
+				require.NoError(b, o.Barrier(checkpoint.Barrier{Epoch: 1}, out))
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/512/types.MaxChunkRows, "ns/row")
+		})
+	}
+}

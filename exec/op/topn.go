@@ -220,7 +220,7 @@ type sortBuffer struct {
 }
 
 type sortEntry struct {
-	prefix uint64 // first bytes of the key: most comparisons end here
+	prefix uint64 // first bytes of the key behind what all keys share: most comparisons end here
 	at     uint64
 	ends   [3]uint32
 	n      uint32
@@ -246,12 +246,6 @@ func (o *topNOp) sortIn(c *types.Chunk) error {
 		for j, x := range o.rows.ends {
 			e.ends[j] = uint32(x)
 		}
-		for j := range 8 {
-			e.prefix <<= 8
-			if j < len(k) {
-				e.prefix |= uint64(k[j])
-			}
-		}
 		s.entries = append(s.entries, e)
 	}
 	if s.cutAt == 0 && o.kept() < 1<<24 {
@@ -267,6 +261,33 @@ func (o *topNOp) sortIn(c *types.Chunk) error {
 func (s *sortBuffer) key(e *sortEntry) []byte { return s.bytes.get(e.at, int(e.n)) }
 
 func (s *sortBuffer) sort() {
+	if len(s.entries) == 0 {
+		return
+	}
+	first := s.key(&s.entries[0])
+	shared := len(first)
+	for i := range s.entries {
+		k := s.key(&s.entries[i])
+		n := min(shared, len(k))
+		for j := range n {
+			if k[j] != first[j] {
+				n = j
+				break
+			}
+		}
+		shared = n
+	}
+	for i := range s.entries {
+		e := &s.entries[i]
+		k := s.key(e)[shared:]
+		e.prefix = 0
+		for j := range 8 {
+			e.prefix <<= 8
+			if j < len(k) {
+				e.prefix |= uint64(k[j])
+			}
+		}
+	}
 	slices.SortFunc(s.entries, func(a, b sortEntry) int {
 		if a.prefix != b.prefix {
 			if a.prefix < b.prefix {
