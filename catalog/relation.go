@@ -49,9 +49,11 @@ func objectRelation(o *Object) *relation {
 }
 
 func systemRelation(s *SystemRelation) *relation {
-	r := &relation{oid: s.OID, schema: s.Schema, name: s.Name, kind: s.Kind, sys: s, columns: make([]attribute, len(s.Columns))}
+	r := &relation{oid: s.OID, schema: s.Schema, name: s.Name, kind: s.Kind, sys: s, columns: make([]attribute, 0, len(s.Columns))}
 	for i := range s.Columns {
-		r.columns[i] = attribute{Column: &s.Columns[i], pos: i, num: int64(i + 1)}
+		if !s.Columns[i].Hidden {
+			r.columns = append(r.columns, attribute{Column: &s.Columns[i], pos: i, num: int64(i + 1)})
+		}
 	}
 	return r
 }

@@ -99,6 +99,11 @@ func parseSystemRelation(schema, line string) (*SystemRelation, error) {
 		}
 		r.Columns = append(r.Columns, Column{Name: name, Type: t, NotNull: notNull})
 	}
+	if r.Kind == 'r' {
+		// Of PostgreSQL's system columns those that clients read from catalogues. No part of *.
+		r.Columns = append(r.Columns, Column{Name: "tableoid", Type: types.Oid, NotNull: true, Hidden: true},
+			Column{Name: "xmin", Type: types.T(types.OIDXid), NotNull: true, Hidden: true})
+	}
 	return r, nil
 }
 

@@ -177,6 +177,9 @@ func newRowWriter(ctx context.Context, rel *SystemRelation, columns []int, emit 
 			if e, ok := col.Type.Elem(); ok {
 				w.empty[i].Str = types.EncodeArray(types.NewArray(e.OID, nil))
 			}
+			if col.Hidden && col.Name == "tableoid" {
+				w.empty[i].Int = int64(rel.OID)
+			}
 		}
 		if w.slots[c] >= 0 {
 			w.copies = append(w.copies, [2]int{w.slots[c], i})
@@ -330,7 +333,7 @@ func textArray(t types.Type, vs []string) string {
 // copyFrom sets all columns to those of a recorded row.
 func (w *rowWriter) copyFrom(r *recorded, row int) {
 	for c, s := range w.slots {
-		if s >= 0 {
+		if s >= 0 && c < len(r.rows.Cols) {
 			w.row[s] = r.rows.Cols[c].Get(row)
 		}
 	}
