@@ -44,8 +44,10 @@ type aggOp struct {
 
 	mark    int64
 	marked  bool
-	markDue bool        // to be forwarded at the barrier
-	pend    []Watermark // of other group columns, to be forwarded at the barrier
+	markDue bool               // to be forwarded at the barrier
+	ends    map[int64]struct{} // of OnClose: the window ends of live groups
+	endCol  *types.Vector      // the column of window ends of the rows in work
+	pend    []Watermark        // of other group columns, to be forwarded at the barrier
 
 	grp   []uint32
 	batch aggBatch
@@ -115,6 +117,7 @@ func (o *aggOp) Open(ctx *Context) error {
 	o.groups = newGroupTable(o.keyTypes, words)
 	o.out = newOutBuf(o.node.Schema.Types())
 	o.oldErrs = map[int]error{}
+	o.ends = map[int64]struct{}{}
 	o.epoch = 1
 	o.complete = true
 	if o.state.part != nil {
@@ -143,8 +146,11 @@ func (o *aggOp) openGlobal() error {
 }
 
 // added prepares a new group: it is read from state when that may have it.
-func (o *aggOp) added(g uint32, _ int) error {
+func (o *aggOp) added(g uint32, r int) error {
 	row := o.groups.row(g)
+	if o.endCol != nil && !o.endCol.IsNull(r) {
+		o.ends[o.endCol.Int[r]] = struct{}{}
+	}
 	if o.hasVar {
 		o.growVars(g)
 	}
@@ -189,6 +195,9 @@ func (o *aggOp) Process(_ int, c *types.Chunk, out Emitter) error {
 		o.grp = make([]uint32, max(n, types.MaxChunkRows))
 	}
 	grp := o.grp[:n]
+	if k := o.node.Agg.OnClose; k >= 0 {
+		o.endCol = c.Cols[o.node.Agg.GroupBy[k]]
+	}
 	if err := o.groups.lookup(c, o.node.Agg.GroupBy, o.groups.hashes(c, o.node.Agg.GroupBy), grp, o.added); err != nil {
 		return err
 	}
@@ -540,7 +549,17 @@ func (o *aggOp) closeWindows(out Emitter) error {
 		v.Reset()
 	}
 	var closed []uint32
-	if o.ctx.OneShot || o.markDue {
+	due := o.ctx.OneShot
+	if o.markDue {
+		// Groups are looked through only when a window has ended since.
+		for end := range o.ends {
+			if end < o.mark {
+				due = true
+				delete(o.ends, end)
+			}
+		}
+	}
+	if due {
 		keys := types.NewChunk(o.keyTypes)
 		err := o.groups.each(func(g uint32, row []uint64) error {
 			for _, v := range keys.Cols {

@@ -164,6 +164,9 @@ func (o *aggOp) restore() error {
 		}
 		one.N = 1
 		var g [1]uint32
+		if o.node.Agg.OnClose >= 0 {
+			o.endCol = one.Cols[o.node.Agg.OnClose]
+		}
 		h := o.groups.hashes(one, identity(len(o.keyTypes)))
 		o.complete = true // the entry is at hand: added must not look for it
 		err := o.groups.lookup(one, identity(len(o.keyTypes)), h, g[:], o.added)
