@@ -122,6 +122,9 @@ const (
 	FormatVersion        = 1
 )
 
+// IsUserID reports whether id is that of an object that users made; smaller ones belong to the system.
+func IsUserID(id uint64) bool { return id >= firstUserID }
+
 // Get returns an object by id.
 func (s *Snapshot) Get(id uint64) (*Object, bool) {
 	o, ok := s.objects[id]

@@ -40,7 +40,9 @@ type Config struct {
 	MaxPar        int
 	ChangeLog     int64 // bytes a change log may hold for slow readers
 	Backend       state.BackendType
-	ChunkRows     int // rows per chunk that sources and scans make; at most types.MaxChunkRows
+	// Fetch makes a completed state's files local; nil: they always are.
+	Fetch     func(context.Context, *checkpoint.JobState) (*state.Snapshot, error)
+	ChunkRows int // rows per chunk that sources and scans make; at most types.MaxChunkRows
 }
 
 // TablesID is the participant id of the table engine in checkpoints.
@@ -50,6 +52,8 @@ const TablesID uint64 = 1
 type Acker interface {
 	Acknowledge(*checkpoint.JobState)
 	Decline(job, id uint64, err error)
+	// Restart gives up what the jobs have in flight and returns the newest completed checkpoint, nil when there is none.
+	Restart(ctx context.Context, jobs []uint64) (*checkpoint.Manifest, error)
 }
 
 // Engine owns the clock, all relations and all jobs.
@@ -59,6 +63,8 @@ type Engine struct {
 	tables   *tables
 	progress notifier
 	acker    Acker
+
+	restarting sync.Mutex // one group of jobs at a time starts again
 
 	mu   sync.Mutex
 	rels map[uint64]*Relation

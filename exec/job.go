@@ -1,8 +1,11 @@
 package exec
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -163,7 +166,7 @@ func (j *Job) terminal() bool { return j.Status() == JobStopped }
 
 // prepare chooses where the next run starts and attaches it to its inputs' logs, so that nothing after that point is dropped.
 func (j *Job) prepare() error {
-	r := &run{job: j, engine: j.engine, stop: make(chan struct{}), wake: make(chan struct{}, 1), backfill: true}
+	r := newRun(j)
 	j.mu.Lock()
 	from := j.completed
 	j.mu.Unlock()
@@ -173,7 +176,7 @@ func (j *Job) prepare() error {
 		for !r.attachNow() {
 		}
 	}
-	store, err := state.Open(context.Background(), j.engine.storeOptions(j.Spec.ID, j.Spec.Backend), r.snapshot())
+	store, err := r.open()
 	if err != nil && r.from != nil {
 		j.engine.cfg.Logger.Error().Err(err).Str("job", j.Spec.Name).Msg("checkpointed state cannot be opened: the view is computed again from its inputs")
 		r.from, r.backfill = nil, true
@@ -208,6 +211,22 @@ func (j *Job) prepare() error {
 	j.run = r
 	j.mu.Unlock()
 	return nil
+}
+
+// open opens the state, getting files that are not on local disk any more from the checkpoint store.
+func (r *run) open() (*state.Store, error) {
+	e, j := r.engine, r.job
+	opts := e.storeOptions(j.Spec.ID, j.Spec.Backend)
+	store, err := state.Open(context.Background(), opts, r.snapshot())
+	if err == nil || r.from == nil || e.cfg.Fetch == nil {
+		return store, err
+	}
+	snap, ferr := e.cfg.Fetch(context.Background(), r.from)
+	if ferr != nil {
+		return nil, errors.Join(err, ferr)
+	}
+	r.from.State = snap
+	return state.Open(context.Background(), opts, snap)
 }
 
 func firstError(errs ...error) error {
@@ -257,7 +276,7 @@ func (r *run) detach() {
 	r.readers = nil
 }
 
-// supervise runs the job and starts it again after failures until it is stopped.
+// supervise runs the job, one run after the other, until it is stopped.
 func (j *Job) supervise() {
 	backoff := restartFirst
 	for {
@@ -271,56 +290,114 @@ func (j *Job) supervise() {
 		}
 		began := time.Now()
 		err := r.execute()
-		j.declineAll(err)
-		r.detach()
 		j.mu.Lock()
 		stopped = j.stopped
-		j.mu.Unlock()
 		if stopped {
 			j.status.Store(int32(JobStopped))
-			j.engine.progress.notify()
-			return
-		}
-		if cerr := r.store.Close(); cerr != nil {
-			j.engine.cfg.Logger.Warn().Err(cerr).Str("job", j.Spec.Name).Msg("close state")
-		}
-		if time.Since(began) > restartForget {
-			backoff = restartFirst
-		}
-		asked := err == errRestart
-		j.mu.Lock()
-		if !asked {
-			j.lastErr = err
-			j.restarts++
+		} else {
+			j.status.Store(int32(JobRestarting)) // from here on Trigger answers ErrNotRunning
 		}
 		j.mu.Unlock()
-		j.status.Store(int32(JobRestarting))
+		j.declineAll(err)
+		r.detach()
 		j.engine.progress.notify()
-		if !asked {
+		if stopped {
+			close(r.finished)
+			return
+		}
+		if cerr := r.closeStore(); cerr != nil {
+			j.engine.cfg.Logger.Warn().Err(cerr).Str("job", j.Spec.Name).Msg("close state")
+		}
+		close(r.finished)
+		if !errors.Is(err, errRestart) {
+			if time.Since(began) > restartForget {
+				backoff = restartFirst
+			}
+			j.mu.Lock()
+			j.lastErr = err
+			j.restarts++
+			j.mu.Unlock()
 			j.engine.cfg.Logger.Error().Err(err).Str("job", j.Spec.Name).Dur("retry_in", backoff).Msg("job failed: it starts again from its last checkpoint")
-			j.engine.restartReaders(j)
 			if !r.sleep(backoff) {
 				continue
 			}
 			backoff = min(2*backoff, restartLast)
+			j.engine.restart([]*Job{j}, r)
 		}
-		for {
-			if err := j.prepare(); err == nil {
-				break
-			} else if j.isStopped() {
-				break
-			} else {
-				j.mu.Lock()
-				j.lastErr = err
-				j.mu.Unlock()
-				j.engine.cfg.Logger.Error().Err(err).Str("job", j.Spec.Name).Msg("job cannot start")
-			}
-			if !r.sleep(backoff) {
-				break
-			}
-			backoff = min(2*backoff, restartLast)
+		select {
+		case <-r.replaced:
+		case <-j.stopping():
 		}
 	}
+}
+
+// restart starts the given jobs again together with all that read from them: those have consumed changes that will be made again. first, when
+// set, is the run whose failure is the reason; nothing is done when it was replaced meanwhile.
+func (e *Engine) restart(jobs []*Job, first *run) {
+	e.restarting.Lock()
+	defer e.restarting.Unlock()
+	if first != nil && first.isReplaced() {
+		return
+	}
+	group := e.withReaders(jobs)
+	ids := make([]uint64, len(group))
+	runs := make([]*run, len(group))
+	for i, k := range group {
+		k.mu.Lock()
+		ids[i], runs[i] = k.Spec.ID, k.run
+		k.mu.Unlock()
+		runs[i].fail(errRestart)
+	}
+	for i, k := range group {
+		select {
+		case <-runs[i].finished:
+		case <-k.stopping():
+		}
+	}
+	m, err := e.acker.Restart(context.Background(), ids)
+	for i, k := range group {
+		if k.isStopped() {
+			continue
+		}
+		if err == nil {
+			k.mu.Lock()
+			k.completed = nil
+			if m != nil {
+				k.completed = m.Jobs[k.Spec.ID]
+			}
+			k.mu.Unlock()
+		}
+		if perr := firstError(err, k.prepare()); perr != nil {
+			// The next run reports the failure and tries again after a pause.
+			k.mu.Lock()
+			k.run = newRun(k)
+			k.run.fail(perr)
+			k.mu.Unlock()
+		}
+		runs[i].replacedOnce.Do(func() { close(runs[i].replaced) })
+	}
+}
+
+// withReaders returns jobs and everything that reads from them, directly or not; what is read comes before its readers.
+func (e *Engine) withReaders(jobs []*Job) []*Job {
+	in := map[*Job]bool{}
+	for _, j := range jobs {
+		in[j] = true
+	}
+	all := e.Jobs()
+	slices.SortFunc(all, func(a, b *Job) int { return cmp.Compare(a.Spec.ID, b.Spec.ID) }) // readers are younger than what they read
+	var out []*Job
+	for _, k := range all {
+		for _, r := range k.inputs {
+			if r.job != nil && in[r.job] {
+				in[k] = true
+			}
+		}
+		if in[k] && !k.isStopped() {
+			out = append(out, k)
+		}
+	}
+	return out
 }
 
 func (j *Job) isStopped() bool {
@@ -353,41 +430,21 @@ func (j *Job) stopping() <-chan struct{} {
 	return j.pauseCh
 }
 
-// errRestart ends a run that is to start again at once from its last checkpoint.
-var errRestart = fmt.Errorf("restart requested")
+// errRestart ends a run that another job's failure, or RECOVER, starts again.
+var errRestart = errors.New("restart requested")
 
-// Restart stops the current run and starts again from the last completed checkpoint.
-func (j *Job) Restart() {
+// Fail ends the current run with err; the job starts again from its last completed checkpoint.
+func (j *Job) Fail(err error) {
 	j.mu.Lock()
 	r := j.run
 	j.mu.Unlock()
 	if r != nil {
-		r.fail(errRestart)
+		r.fail(err)
 	}
 }
 
-// restartReaders restarts everything that reads from j, directly or not: it has consumed changes that j will make again.
-func (e *Engine) restartReaders(j *Job) {
-	if j.rel == nil {
-		return
-	}
-	for _, k := range e.Jobs() {
-		for _, in := range k.inputs {
-			if in == j.rel {
-				k.Restart()
-				e.restartReaders(k)
-				break
-			}
-		}
-	}
-}
-
-// Recover restarts all jobs from their last completed checkpoints.
-func (e *Engine) Recover() {
-	for _, j := range e.Jobs() {
-		j.Restart()
-	}
-}
+// Recover restarts all jobs from their last completed checkpoints and returns when they have begun.
+func (e *Engine) Recover() { e.restart(e.Jobs(), nil) }
 
 // Stop ends the job for good and waits for its goroutines. Its state stays on disk.
 func (j *Job) Stop() {
@@ -413,12 +470,11 @@ func (j *Job) Stop() {
 func (j *Job) closeStore() error {
 	j.mu.Lock()
 	r := j.run
-	j.run = nil
 	j.mu.Unlock()
 	if r == nil {
 		return nil
 	}
-	return r.store.Close()
+	return r.closeStore()
 }
 
 // DropJob stops a job, removes its relation and deletes its local state.
@@ -438,9 +494,10 @@ func (e *Engine) DropJob(id uint64) error {
 	r := j.run
 	j.run = nil
 	j.mu.Unlock()
-	if r == nil {
+	if r == nil || r.store == nil {
 		return nil
 	}
+	r.storeClosed.Store(true)
 	return r.store.Destroy()
 }
 
@@ -590,7 +647,7 @@ func (j *Job) declineAll(err error) {
 	clear(j.snapshots)
 	j.mu.Unlock()
 	for _, id := range ids {
-		if err == nil || err == errRestart || err == error(errStopped) {
+		if err == nil || errors.Is(err, errRestart) || errors.Is(err, errStopped) {
 			err = checkpoint.ErrNotRunning
 		}
 		j.engine.acker.Decline(j.Spec.ID, id, err)

@@ -38,6 +38,11 @@ type run struct {
 	leaves   []*subtask // those that take control messages
 	sources  []*sourceNode
 
+	finished     chan struct{} // execute has returned and the state is closed
+	replaced     chan struct{} // the job has another run now
+	replacedOnce sync.Once
+	storeClosed  atomic.Bool
+
 	stop       chan struct{}
 	stopOnce   sync.Once
 	err        error
@@ -57,6 +62,26 @@ type run struct {
 	scanned   atomic.Int64 // rows read during the backfill
 	toScan    atomic.Int64
 	errors    errorLog
+}
+
+func newRun(j *Job) *run {
+	return &run{job: j, engine: j.engine, stop: make(chan struct{}), wake: make(chan struct{}, 1), finished: make(chan struct{}), replaced: make(chan struct{}), backfill: true}
+}
+
+func (r *run) isReplaced() bool {
+	select {
+	case <-r.replaced:
+		return true
+	default:
+		return false
+	}
+}
+
+func (r *run) closeStore() error {
+	if r.store == nil || !r.storeClosed.CompareAndSwap(false, true) {
+		return nil
+	}
+	return r.store.Close()
 }
 
 func (r *run) poke() {
@@ -88,6 +113,9 @@ func (r *run) stopped() bool {
 
 // execute runs the subtasks and the driver until one fails or the run is stopped. All goroutines have ended when it returns.
 func (r *run) execute() error {
+	if r.stopped() {
+		return r.err
+	}
 	live := r.job.hasSources
 	r.job.quietSrc.Store(false)
 	if live {

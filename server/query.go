@@ -3,8 +3,10 @@ package server
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/streamdb/streamdb/catalog"
 	"github.com/streamdb/streamdb/exec"
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/planner"
@@ -100,6 +102,7 @@ func (ss *session) queryOf(ctx context.Context, p *prepared, args []types.Datum)
 // pin returns the versions for a query: the transaction block's snapshot, or the newest common epoch that covers the session's own writes.
 func (ss *session) pin(ctx context.Context, ids []uint64) (pins *exec.Pinned, own bool, err error) {
 	e := ss.srv.engine
+	ids = slices.DeleteFunc(slices.Clone(ids), func(id uint64) bool { return !catalog.IsUserID(id) }) // system relations have no versions
 	if !ss.tx.explicit {
 		rels, err := e.Relations(ids)
 		if err != nil {

@@ -155,6 +155,9 @@ func (s *Server) open(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
+	if err := object.Probe(ctx, s.objects); err != nil {
+		return fmt.Errorf("checkpoint directory %s: %w", s.cfg.CheckpointDir, err)
+	}
 	m, err := s.coord.Claim(ctx)
 	if err != nil {
 		return fmt.Errorf("checkpoint directory %s: %w", s.cfg.CheckpointDir, err)
@@ -204,8 +207,7 @@ func (s *Server) catalogBytes() (uint64, []byte) {
 
 func (s *Server) failJob(job uint64, cause error) {
 	if j, ok := s.engine.Job(job); ok {
-		s.log.Error().Err(cause).Str("job", j.Spec.Name).Msg("checkpoints failed more often than tolerated: the job restarts")
-		j.Restart()
+		j.Fail(fmt.Errorf("checkpoints failed more often than tolerated: %w", cause))
 	}
 }
 
@@ -273,6 +275,9 @@ func (s *Server) restore(ctx context.Context, m *checkpoint.Manifest) error {
 		Dir: s.cfg.DataDir, Shared: s.shared, Lib: s.registry, Connectors: s.cfg.Connectors, Logger: s.log, Failpoints: s.cfg.Failpoints,
 		WAL: s.wal, EpochInterval: s.cfg.EpochInterval, MaxPar: state.DefaultMaxParallelism, ChangeLog: s.cfg.Memory / changeLogShare,
 		Backend: backend, ChunkRows: s.settings.chunkRows(),
+		Fetch: func(ctx context.Context, js *checkpoint.JobState) (*state.Snapshot, error) {
+			return s.coord.Fetch(ctx, js, filepath.Join(s.cfg.DataDir, "jobs", fmt.Sprint(js.Job)))
+		},
 	}, epoch, tableState)
 	if err != nil {
 		return err
@@ -309,6 +314,11 @@ func (s *Server) restore(ctx context.Context, m *checkpoint.Manifest) error {
 		}
 	}
 	s.engine.Start(s.coord)
+	for id := range jobs {
+		if _, ok := s.catalog.Snapshot().Get(id); !ok && id != exec.TablesID {
+			s.coord.Drop(id) // dropped after that checkpoint
+		}
+	}
 	for _, j := range starting {
 		j.Start()
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/streamdb/streamdb/catalog"
 	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/pgwire"
@@ -542,8 +543,10 @@ func (v *sessionVars) searchPath() []string {
 			switch p {
 			case "":
 			case "$user":
-				p = v.vals["role_user"]
-				fallthrough
+				// The user streamdb does not mean the system schema of that name.
+				if p = v.vals["role_user"]; p != catalog.SystemSchema {
+					v.path = append(v.path, p)
+				}
 			default:
 				v.path = append(v.path, p)
 			}
