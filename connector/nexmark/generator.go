@@ -7,6 +7,8 @@ package nexmark
 import (
 	"math/bits"
 	"unsafe"
+
+	"github.com/streamdb/streamdb/types"
 )
 
 // Proportions and id spaces of the benchmark.
@@ -156,3 +158,15 @@ func fillLetters(b []byte, seed uint64) {
 		*(*uint64)(unsafe.Add(p, i)) = (lo | hi) + 0x6161616161616161
 	}
 }
+
+// Default returns the generator of a source without options, at its full speed.
+func Default() *Generator {
+	start, err := types.ParseTimestamp(nil, defaultStart)
+	if err != nil {
+		start = 0 // a test holds that the constant is a timestamp
+	}
+	return NewGenerator(0, start, defaultGapNanos, nanosPerMicro)
+}
+
+// BidsBefore returns the number of bids among the first events.
+func BidsBefore(events int64) int64 { return bidsBefore(events) }

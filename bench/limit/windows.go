@@ -1,0 +1,207 @@
+package limit
+
+import (
+	"math"
+
+	"github.com/streamdb/streamdb/connector/nexmark"
+)
+
+// Windows of the queries, in microseconds.
+const (
+	windowMicros = 10_000_000
+	slideMicros  = 2_000_000
+	panes        = windowMicros / slideMicros
+)
+
+// The auctions bid for lie within this distance of that of the first bid of a window on the lower side, and are found by growing on the upper.
+const auctionsBack = 256
+
+// span returns the index after the last of ts[i:] that is before end. Event time never goes back.
+func span(ts []int64, i int, end int64) int {
+	if ts[len(ts)-1] < end {
+		return len(ts)
+	}
+	for ts[i] < end {
+		i++
+	}
+	return i
+}
+
+// grown returns s with at least n elements, new ones zero.
+func grown[E any](s []E, n int) []E {
+	if n <= len(s) {
+		return s
+	}
+	if n > cap(s) {
+		t := make([]E, n, 2*n)
+		copy(t, s)
+		return t
+	}
+	old := len(s)
+	s = s[:n]
+	clear(s[old:])
+	return s
+}
+
+// counts are the bids per auction of one pane, a dense array from base on.
+type counts struct {
+	base int64
+	n    []uint32
+}
+
+func (p *counts) add(auctions []int64) {
+	hi := auctions[0]
+	for _, a := range auctions {
+		hi = max(hi, a)
+	}
+	p.n = grown(p.n, int(hi-p.base)+1)
+	n, base := p.n, p.base
+	for _, a := range auctions {
+		n[a-base]++
+	}
+}
+
+// Q5 finds the auctions with the most bids per window. Checksum: auction * count.
+func Q5(events int64) Result {
+	r := Result{Events: events}
+	var ring [panes]counts
+	var sum []uint32
+	pane, end := int64(-1), int64(math.MinInt64)
+	emit := func() {
+		lo, hi := int64(math.MaxInt64), int64(0)
+		for i := range ring {
+			if p := &ring[i]; len(p.n) > 0 {
+				lo, hi = min(lo, p.base), max(hi, p.base+int64(len(p.n)))
+			}
+		}
+		if hi == 0 {
+			return
+		}
+		sum = grown(sum[:0], int(hi-lo))
+		for i := range ring {
+			p := &ring[i]
+			if len(p.n) == 0 {
+				continue
+			}
+			out := sum[p.base-lo:]
+			for j, v := range p.n {
+				out[j] += v
+			}
+		}
+		most := uint32(0)
+		for _, v := range sum {
+			most = max(most, v)
+		}
+		for j, v := range sum {
+			if v == most {
+				r.Rows++
+				r.Checksum += uint64(lo+int64(j)) * uint64(v)
+			}
+		}
+	}
+	eachChunk(events, colAuction|colDateTime, func(c *nexmark.BidColumns, n int) {
+		ts := c.DateTime[:n]
+		for i := 0; i < n; {
+			for ts[i] >= end {
+				if pane < 0 {
+					pane = ts[i] / slideMicros
+				} else {
+					emit()
+					pane++
+				}
+				end = (pane + 1) * slideMicros
+				p := &ring[pane%panes]
+				p.n, p.base = p.n[:0], max(c.Auction[i]-auctionsBack, 0)
+			}
+			j := span(ts, i, end)
+			ring[pane%panes].add(c.Auction[i:j])
+			i = j
+		}
+	})
+	if pane >= 0 {
+		for range panes { // the windows that the end leaves open
+			emit()
+			pane++
+			ring[pane%panes].n = ring[pane%panes].n[:0]
+		}
+	}
+	return r
+}
+
+// Q7 finds the highest bids per window. Checksum: auction + bidder + price.
+func Q7(events int64) Result {
+	r := Result{Events: events}
+	end, highest := int64(math.MinInt64), int64(-1)
+	var rows int64
+	var sum uint64
+	eachChunk(events, colAuction|colBidder|colPrice|colDateTime, func(c *nexmark.BidColumns, n int) {
+		ts := c.DateTime[:n]
+		for i := 0; i < n; {
+			if ts[i] >= end {
+				r.Rows, r.Checksum = r.Rows+rows, r.Checksum+sum
+				rows, sum, highest = 0, 0, -1
+				end = (ts[i]/windowMicros + 1) * windowMicros
+			}
+			j := span(ts, i, end)
+			for k, p := range c.Price[i:j] {
+				if p < highest {
+					continue
+				}
+				if p > highest {
+					highest, rows, sum = p, 0, 0
+				}
+				rows++
+				sum += uint64(c.Auction[i+k]) + uint64(c.Bidder[i+k]) + uint64(p)
+			}
+			i = j
+		}
+	})
+	r.Rows, r.Checksum = r.Rows+rows, r.Checksum+sum
+	return r
+}
+
+// group is the state of one auction in one window.
+type group struct {
+	count, sum int64
+}
+
+// Tumble counts bids and sums prices per auction and window. Checksum: auction * count + sum.
+func Tumble(events int64) Result {
+	r := Result{Events: events}
+	var groups []group
+	base, end := int64(0), int64(math.MinInt64)
+	emit := func() {
+		for i := range groups {
+			if g := &groups[i]; g.count > 0 {
+				r.Rows++
+				r.Checksum += uint64(base+int64(i))*uint64(g.count) + uint64(g.sum)
+			}
+		}
+		groups = groups[:0]
+	}
+	eachChunk(events, colAuction|colPrice|colDateTime, func(c *nexmark.BidColumns, n int) {
+		ts := c.DateTime[:n]
+		for i := 0; i < n; {
+			if ts[i] >= end {
+				emit()
+				base = max(c.Auction[i]-auctionsBack, 0)
+				end = (ts[i]/windowMicros + 1) * windowMicros
+			}
+			j := span(ts, i, end)
+			auctions, prices := c.Auction[i:j], c.Price[i:j]
+			hi := auctions[0]
+			for _, a := range auctions {
+				hi = max(hi, a)
+			}
+			groups = grown(groups, int(hi-base)+1)
+			for k, a := range auctions {
+				g := &groups[a-base]
+				g.count++
+				g.sum += prices[k]
+			}
+			i = j
+		}
+	})
+	emit()
+	return r
+}
