@@ -3,6 +3,7 @@ package functions
 import (
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/sql/expr"
@@ -79,11 +80,28 @@ func unquote(s string) string {
 	return strings.ToLower(s)
 }
 
-// procTable finds the recorded OIDs of functions by name. Functions are immutable, so the recorded table is all there is.
+// recordedTable gives the recorded functions by OID and by name.
+type recordedTable struct {
+	byOID  map[uint32][]string
+	byName map[string][][]string
+}
+
+// recordedFunctions is made on first use and only read.
+var recordedFunctions = sync.OnceValue(func() *recordedTable {
+	t := &recordedTable{byOID: map[uint32][]string{}, byName: map[string][][]string{}}
+	for _, f := range rows(functionData) {
+		t.byOID[parseOID(f[0])] = f
+		t.byName[f[1]] = append(t.byName[f[1]], f)
+	}
+	return t
+})
+
+// parseRegproc finds the recorded OIDs of functions by name. Functions are immutable, so the recorded table is all there is.
 func parseRegproc(t types.OID, s string) (uint32, error) {
 	name := strings.TrimPrefix(foldName(s), "pg_catalog.")
 	var found []uint32
-	for _, f := range rows(functionData) {
+	plain, _, _ := strings.Cut(name, "(")
+	for _, f := range recordedFunctions().byName[plain] {
 		if f[1] == name && t == types.OIDRegproc || t == types.OIDRegprocedure && f[1]+"("+f[2]+")" == name {
 			found = append(found, parseOID(f[0]))
 		}
@@ -115,10 +133,7 @@ func regText(env *expr.Env, t types.OID, oid uint32) string {
 		}
 		return number
 	case types.OIDRegproc, types.OIDRegprocedure:
-		for _, f := range rows(functionData) {
-			if parseOID(f[0]) != oid {
-				continue
-			}
+		if f, ok := recordedFunctions().byOID[oid]; ok {
 			if t == types.OIDRegproc {
 				return f[1]
 			}

@@ -249,7 +249,7 @@ func catalogFunctions(null, yes, no expr.Kernel) []entry {
 		fn("pg_get_function_identity_arguments(oid)", "", each(functionText(true))),
 		fn("pg_get_partkeydef(oid)", "", null), fn("pg_get_triggerdef(oid)", "", null), fn("pg_get_triggerdef(oid,bool)", "", null),
 		fn("pg_get_ruledef(oid)", "", null), fn("pg_get_ruledef(oid,bool)", "", null), fn("pg_get_serial_sequence(text,text)", "", null),
-		fn("pg_get_statisticsobjdef_columns(oid)", "", null), fn("pg_get_statisticsobjdef(oid)", "", null), fn("pg_get_functiondef(oid)", "", null),
+		fn("pg_get_statisticsobjdef_columns(oid)", "", null), fn("pg_get_statisticsobjdef(oid)", "", null), fn("pg_get_functiondef(oid)", "", null), fn("pg_get_function_sqlbody(oid)", "", null),
 		fn("pg_get_partition_constraintdef(oid)", "", null), fn("pg_get_replica_identity_index(regclass)", "", null),
 		fn("pg_relation_is_publishable(regclass)", "", no), fn("pg_relation_filenode(regclass)", "", null),
 		fn("pg_relation_size(regclass)", "", size), fn("pg_relation_size(regclass,text)", "", size), fn("pg_total_relation_size(regclass)", "", size),
@@ -299,10 +299,7 @@ func comment(args func(c *call) (class string, sub int32)) expr.Kernel {
 func functionText(args bool) func(c *call) error {
 	return func(c *call) error {
 		oid := uint32(c.int(0))
-		for _, f := range rows(functionData) {
-			if parseOID(f[0]) != oid {
-				continue
-			}
+		if f, ok := recordedFunctions().byOID[oid]; ok {
 			if !args {
 				t, _ := typeOID(f[3])
 				s := types.T(t).String()
