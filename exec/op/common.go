@@ -27,14 +27,6 @@ func (b *outBuf) push(w int64, out Emitter) error {
 	return nil
 }
 
-// row appends physical row r of src.
-func (b *outBuf) row(src *types.Chunk, r int, w int64, out Emitter) error {
-	for i, v := range b.c.Cols {
-		v.Append(src.Cols[i], r)
-	}
-	return b.push(w, out)
-}
-
 func (b *outBuf) flush(out Emitter) error {
 	if b.c.N == 0 {
 		return nil
