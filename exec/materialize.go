@@ -20,7 +20,6 @@ type materializeOp struct {
 	run    *run
 	node   *node
 	part   *state.Part
-	groups state.Range
 	keys   []int
 	types  []types.Type
 	direct bool // append-only input: every key is new, rows go straight to the part
@@ -57,7 +56,6 @@ func (m *materializeOp) Open(ctx *op.Context) error {
 	m.rows = make([]pendingRow, 1)
 	m.log = types.NewChunk(m.types)
 	var err error
-	m.groups = ctx.Groups
 	m.part, err = ctx.Store.Part(materializeTable, ctx.Subtask, ctx.Groups, state.Ordered)
 	return err
 }
@@ -76,7 +74,7 @@ func (m *materializeOp) Process(_ int, c *types.Chunk, _ op.Emitter) error {
 		if w == 0 {
 			continue
 		}
-		kg := within(m.groups, types.KeyGroup(h[r], maxPar))
+		kg := types.KeyGroup(h[r], maxPar)
 		m.key = m.key[:0]
 		for _, k := range m.keys {
 			m.key = types.AppendKey(m.key, c.Cols[k], r, false, false)
@@ -99,15 +97,6 @@ func (m *materializeOp) Process(_ int, c *types.Chunk, _ op.Emitter) error {
 		m.log.AppendChunk(c)
 	}
 	return nil
-}
-
-// within moves a key group into a subtask's range. The last exchange may spread rows by a part of the key only: all rows of a key still meet
-// in one subtask, but it need not be the one that owns the key's own group.
-func within(r state.Range, kg uint16) uint16 {
-	if r.Contains(kg) {
-		return kg
-	}
-	return r.From + kg%(r.To-r.From)
 }
 
 // wantsLog: readers that attach later start from a version, so changes nobody waits for are not kept.

@@ -57,17 +57,11 @@ func (v *Version) Release() {
 
 // Get returns the row with the given key, encoded as by types.AppendRow; ok is false when there is none.
 func (v *Version) Get(kg uint16, key []byte) (row []byte, ok bool, err error) {
-	if len(v.views) == 1 {
-		return v.views[0].Get(kg, key)
+	w := v.views[0]
+	if len(v.views) > 1 {
+		w = v.views[state.SubtaskOf(v.Relation.MaxPar, len(v.views), kg)]
 	}
-	own := state.SubtaskOf(v.Relation.MaxPar, len(v.views), kg)
-	row, ok, err = v.views[own].Get(kg, key)
-	for i := 0; i < len(v.views) && !ok && err == nil; i++ {
-		if i != own { // the row may be where a part of its key brought it
-			row, ok, err = v.views[i].Get(within(v.views[i].Range(), kg), key)
-		}
-	}
-	return row, ok, err
+	return w.Get(kg, key)
 }
 
 // KeyGroupOf returns the key group that holds the row with these key values.

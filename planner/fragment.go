@@ -2,6 +2,7 @@ package planner
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/sql/expr"
@@ -16,15 +17,10 @@ func (ph *physical) require(p *phys, kind distKind, cols []int, need map[int]boo
 	if kind == distSingle {
 		return ph.exchange(ph.slim(p, need), plan.DistSingle, nil)
 	}
-	if p.dist == distHash {
-		// Spread by some of the columns is good enough: rows equal in all are equal in some.
-		want, ok := toSet(cols), true
-		for _, c := range p.cols {
-			ok = ok && want[c]
-		}
-		if ok {
-			return p
-		}
+	// Equal columns in equal order only: state is addressed by the key group of the operator's own key, and key groups are what moves when
+	// the parallelism changes, so rows must be spread by exactly that key.
+	if p.dist == distHash && slices.Equal(p.cols, cols) {
+		return p
 	}
 	return ph.exchange(ph.slim(p, need), plan.DistHash, cols)
 }
