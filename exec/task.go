@@ -90,8 +90,9 @@ type subtask struct {
 	firstAt  time.Time
 	sink     *materializeOp
 
-	began  time.Time    // when the loop started
-	waited atomic.Int64 // ns spent waiting for input
+	began   time.Time    // when the loop started
+	waited  atomic.Int64 // ns spent waiting for input
+	waiting atomic.Int64 // since when it waits now, ns of wall time, 0 = it works
 }
 
 type leafNode struct {
@@ -324,7 +325,9 @@ func (t *subtask) take(wait bool) (ch int, m message, ok, closed bool) {
 		return ch, m, ok, closed
 	}
 	began := time.Now()
+	t.waiting.Store(began.UnixNano())
 	ch, m, ok, closed = t.box.take(true)
+	t.waiting.Store(0)
 	t.waited.Add(int64(time.Since(began)))
 	return ch, m, ok, closed
 }
@@ -334,8 +337,11 @@ func (t *subtask) busyRatio() float64 {
 	if t.began.IsZero() {
 		return 0
 	}
-	life := float64(time.Since(t.began))
-	return min(1, max(0, 1-float64(t.waited.Load())/life))
+	idle := t.waited.Load()
+	if since := t.waiting.Load(); since != 0 {
+		idle += time.Now().UnixNano() - since
+	}
+	return min(1, max(0, 1-float64(idle)/float64(time.Since(t.began))))
 }
 
 func (t *subtask) handle(ch int, m message) error {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/streamdb/streamdb/catalog"
+	"github.com/streamdb/streamdb/connector"
 	"github.com/streamdb/streamdb/exec"
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/planner"
@@ -80,7 +81,7 @@ func rowCount(c *types.Chunk) int64 {
 
 // queryOf pins what the planned query reads.
 func (ss *session) queryOf(ctx context.Context, p *prepared, args []types.Datum) (*running, error) {
-	if p.query.Plan.Unbounded {
+	if p.query.Plan.Unbounded && ss.srv.endless(ctx, p.query.Plan) {
 		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "the query reads a source that never ends").
 			WithHint("Create a materialized view over it and query that.")
 	}
@@ -327,4 +328,28 @@ func (d *dispatch) explain(st *sql.Explain) error {
 		rows[i] = []types.Datum{text(l)}
 	}
 	return d.rows(types.Schema{{Name: "QUERY PLAN", Type: types.Text}}, rows, "EXPLAIN")
+}
+
+// endless reports whether a one-shot plan reads a source that produces rows for ever. Sources of stored data have an end at any moment; of
+// generators only those that were told how many rows to make.
+func (s *Server) endless(ctx context.Context, p *plan.Plan) bool {
+	endless := false
+	for _, f := range p.Fragments {
+		f.Root.Walk(func(n *plan.Node) {
+			if n.Kind != plan.KindSource || endless {
+				return
+			}
+			c, err := s.cfg.Connectors.Lookup(n.Source.Connector)
+			if err != nil || c.NeedsEncode() {
+				return // opening it reports what is wrong
+			}
+			src, err := c.Source(ctx, &connector.SourceConfig{Name: n.Source.Name, Options: n.Source.Options, Columns: n.Source.Declared})
+			if err != nil {
+				return
+			}
+			endless = !src.Bounded()
+			_ = src.Close() // a generator holds nothing
+		})
+	}
+	return endless
 }
