@@ -77,39 +77,46 @@ func (f *fieldValues) float(def float64, name string) float64 {
 	return v
 }
 
-// newColumns makes the generators of all columns; rows is the number of rows after which the shortest sequence ends, -1 when none does.
-func newColumns(cfg *connector.SourceConfig) (cols []column, rows int64, err error) {
+// lengths are numbers of rows: declared is the shortest sequence that was given an end, -1 for none; possible is the longest for which every
+// sequence stays inside its type.
+type lengths struct{ declared, possible int64 }
+
+func (l *lengths) limit(rows int64, declared bool) {
+	l.possible = min(l.possible, rows)
+	if declared && (l.declared < 0 || rows < l.declared) {
+		l.declared = rows
+	}
+}
+
+// newColumns makes the generators of all columns.
+func newColumns(cfg *connector.SourceConfig) (cols []column, rows lengths, err error) {
 	v := connector.Values{Options: cfg.Options}
 	seed, start := uint64(v.Int(0, optSeed)), v.Timestamp(defaultStart, optStart)
 	rate := v.Int(defaultRate, optRate)
 	if v.Err != nil {
-		return nil, 0, v.Err
+		return nil, rows, v.Err
 	}
 	if rate == 0 {
 		rate = unpacedRate
 	}
-	rows = -1
+	rows = lengths{declared: -1, possible: math.MaxInt64}
 	for i, c := range cfg.Columns {
 		col := column{t: c.Type, seed: mix64(seed + uint64(i+1)*golden), origin: start, rate: rate}
 		f := &fieldValues{Values: connector.Values{Options: cfg.Options}, prefix: fieldPrefix + c.Name + "."}
 		if s, ok := f.text("seed"); ok {
 			n, err := strconv.ParseInt(s, 10, 64)
 			if err != nil {
-				return nil, 0, pgerr.Newf(pgerr.InvalidParameterValue, "invalid value for option \"%sseed\": \"%s\" is not an integer", f.prefix, s)
+				return nil, rows, pgerr.Newf(pgerr.InvalidParameterValue, "invalid value for option \"%sseed\": \"%s\" is not an integer", f.prefix, s)
 			}
 			col.seed = mix64(uint64(n))
 		}
 		kind, _ := f.text("kind")
 		col.sequence = strings.EqualFold(kind, kindSequence)
-		ends, err := col.configure(f)
-		if err == nil {
-			err = f.Err
+		if err := col.configure(f, &rows); err != nil {
+			return nil, rows, err
 		}
-		if err != nil {
-			return nil, 0, err
-		}
-		if ends >= 0 && (rows < 0 || ends < rows) {
-			rows = ends
+		if f.Err != nil {
+			return nil, rows, f.Err
 		}
 		cols = append(cols, col)
 	}
@@ -128,9 +135,8 @@ func intRange(oid types.OID) (lo, hi int64) {
 
 func pow10(n int16) float64 { return math.Pow10(int(n)) }
 
-// configure reads what the column's type needs; ends is the number of values of a sequence that ends, else -1.
-func (c *column) configure(f *fieldValues) (ends int64, err error) {
-	ends = -1
+// configure reads what the column's type needs.
+func (c *column) configure(f *fieldValues, rows *lengths) error {
 	switch c.t.OID {
 	case types.OIDInt2, types.OIDInt4, types.OIDInt8, types.OIDFloat4, types.OIDFloat8, types.OIDNumeric, types.OIDVarchar, types.OIDText:
 		lo, hi := intRange(c.t.OID)
@@ -138,15 +144,18 @@ func (c *column) configure(f *fieldValues) (ends int64, err error) {
 		_, hasEnd := f.text("end")
 		end := f.Int(hi, f.prefix+"end")
 		if c.sequence && (c.start < lo || c.start > hi || end > hi || end < c.start-1) {
-			return 0, pgerr.Newf(pgerr.InvalidParameterValue, "sequence %d … %d of column options \"%s*\" does not fit %s", c.start, end, f.prefix, c.t)
+			return pgerr.Newf(pgerr.InvalidParameterValue, "sequence %d … %d of column options \"%s*\" does not fit %s", c.start, end, f.prefix, c.t)
 		}
-		// A sequence ends where its type does, whether or not an end was given.
-		if span := uint64(end) - uint64(c.start); c.sequence && (hasEnd || c.t.OID == types.OIDInt2 || c.t.OID == types.OIDInt4) {
-			ends = int64(min(span+1, maxRows))
+		if c.sequence {
+			n := int64(0) // end may be just before start
+			if end >= c.start {
+				n = int64(min(uint64(end)-uint64(c.start), math.MaxInt64-1)) + 1
+			}
+			rows.limit(n, hasEnd)
 		}
 	case types.OIDBool, types.OIDDate, types.OIDTimestamp, types.OIDTimestamptz:
 	default:
-		return 0, pgerr.Newf(pgerr.FeatureNotSupported, "datagen cannot make values of type %s", c.t).
+		return pgerr.Newf(pgerr.FeatureNotSupported, "datagen cannot make values of type %s", c.t).
 			WithHint("It makes smallint, integer, bigint, real, double precision, numeric, boolean, varchar, text, date, timestamp and timestamptz.")
 	}
 	switch c.t.OID {
@@ -154,38 +163,38 @@ func (c *column) configure(f *fieldValues) (ends int64, err error) {
 		lo, hi := intRange(c.t.OID)
 		c.min, c.max = f.Int(defaultMin, f.prefix+"min"), f.Int(defaultMax, f.prefix+"max")
 		if c.min > c.max || c.min < lo || c.max > hi {
-			return 0, f.badRange(c.t)
+			return f.badRange(c.t)
 		}
 	case types.OIDFloat4, types.OIDFloat8:
 		if c.lo, c.hi = f.float(defaultMin, "min"), f.float(defaultMax, "max"); c.lo > c.hi {
-			return 0, f.badRange(c.t)
+			return f.badRange(c.t)
 		}
 	case types.OIDNumeric:
 		c.scale = defaultScale
 		if c.t.Mod >= 0 {
 			one, err := types.Coerce(types.Datum{Num: types.NumericFromInt64(0)}, c.t, false)
 			if err != nil {
-				return 0, err
+				return err
 			}
 			c.scale = min(one.Num.Scale, maxScale)
 		}
 		lo, hi := f.float(defaultMin, "min")*pow10(c.scale), f.float(defaultMax, "max")*pow10(c.scale)
 		if lo > hi || math.Abs(lo) > 1<<62 || math.Abs(hi) > 1<<62 {
-			return 0, f.badRange(c.t)
+			return f.badRange(c.t)
 		}
 		c.min, c.max = int64(math.Ceil(lo)), int64(math.Floor(hi))
 		for _, v := range []int64{c.min, c.max} {
 			if _, err := types.Coerce(types.Datum{Num: types.Numeric{Coef: v, Scale: c.scale}}, c.t, false); err != nil {
-				return 0, f.badRange(c.t)
+				return f.badRange(c.t)
 			}
 		}
 	case types.OIDVarchar, types.OIDText:
 		c.length = int(f.Int(defaultLength, f.prefix+"length"))
 		if c.length < 0 || c.length > maxLength {
-			return 0, pgerr.Newf(pgerr.InvalidParameterValue, "option \"%slength\" must be between 0 and %d", f.prefix, maxLength)
+			return pgerr.Newf(pgerr.InvalidParameterValue, "option \"%slength\" must be between 0 and %d", f.prefix, maxLength)
 		}
 		if _, err := types.Coerce(types.Datum{Str: strings.Repeat("x", c.length)}, c.t, false); err != nil {
-			return 0, pgerr.Newf(pgerr.InvalidParameterValue, "option \"%slength\" is more than %s holds", f.prefix, c.t)
+			return pgerr.Newf(pgerr.InvalidParameterValue, "option \"%slength\" is more than %s holds", f.prefix, c.t)
 		}
 	case types.OIDDate, types.OIDTimestamp, types.OIDTimestamptz:
 		s, ok := f.text("max.past")
@@ -194,14 +203,14 @@ func (c *column) configure(f *fieldValues) (ends int64, err error) {
 		}
 		iv, err := types.ParseInterval(nil, s, -1)
 		if err != nil {
-			return 0, err
+			return err
 		}
 		c.maxPast = iv.Micros + (int64(iv.Days)+30*int64(iv.Months))*microsPerDay
 		if c.maxPast < 0 {
-			return 0, pgerr.Newf(pgerr.InvalidParameterValue, "option \"%smax.past\" must not be negative", f.prefix)
+			return pgerr.Newf(pgerr.InvalidParameterValue, "option \"%smax.past\" must not be negative", f.prefix)
 		}
 	}
-	return ends, nil
+	return nil
 }
 
 func (f *fieldValues) badRange(t types.Type) error {

@@ -137,20 +137,22 @@ func (cn *Connector) Source(_ context.Context, cfg *connector.SourceConfig) (con
 	if v.Err != nil {
 		return nil, v.Err
 	}
-	var ends int64
+	var ends lengths
 	var err error
 	if s.columns, ends, err = newColumns(cfg); err != nil {
 		return nil, err
 	}
-	if ends >= 0 && (s.rows < 0 || ends < s.rows) {
-		s.rows = ends
+	if ends.declared >= 0 && (s.rows < 0 || ends.declared < s.rows) {
+		s.rows = ends.declared
 	}
+	s.last = ends.possible
 	return s, nil
 }
 
 type source struct {
 	columns []column
-	rows    int64 // -1: no end
+	rows    int64 // -1: no end was asked for
+	last    int64 // rows that are possible
 	rate    int64
 	splits  int64
 	now     func() time.Time
@@ -224,9 +226,9 @@ func (r *reader) due() int64 {
 
 // Next implements connector.Reader.
 func (r *reader) Next(_ context.Context, c *types.Chunk, limit int) (connector.Status, time.Duration, error) {
-	end := int64(math.MaxInt64)
+	end := r.s.last
 	if r.s.rows >= 0 {
-		end = r.s.rows
+		end = min(end, r.s.rows)
 	}
 	if r.next >= end {
 		return connector.End, 0, nil

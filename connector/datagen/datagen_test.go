@@ -109,6 +109,16 @@ func TestSequenceEnds(t *testing.T) {
 	require.Len(t, connectortest.ReadAll(t, src, schema, 7, &connectortest.Sink{}), 20)
 }
 
+// A sequence that leaves its type ends the split, but does not make the source one that is read to its end.
+func TestSequenceLeavesType(t *testing.T) {
+	schema := types.Schema{{Name: "a", Type: types.Int2}}
+	src := open(t, New(), config(schema, "fields.a.kind=sequence", "fields.a.start=32760", "datagen.rows.per.second=0"))
+	require.False(t, src.Bounded())
+	rows := connectortest.ReadAll(t, src, schema, 100, &connectortest.Sink{})
+	require.Len(t, rows, 8)
+	require.Equal(t, "32767", rows[7].Values[0])
+}
+
 func TestRate(t *testing.T) {
 	now := time.Unix(1000, 0)
 	schema := types.Schema{{Name: "a", Type: types.Int8}}

@@ -70,6 +70,13 @@ type csvDecoder struct {
 	quotes    uint64
 	extraLine int64 // line ends inside quotes of the row being read
 	cleanTo   int64 // offset up to which the stream is known to be text
+
+	// Of the row being read: its place in the vectors, its fields so far, the first error, and the names when it is the header.
+	row     int
+	seen    int
+	rowErr  error
+	inNames bool
+	names   []string
 }
 
 func newCSV(cfg *Config) (*csvDecoder, error) {
@@ -134,14 +141,9 @@ func (d *csvDecoder) Start(in *Input) (int, bool, error) {
 		d.fields = d.wanted
 		return at, true, nil
 	}
-	var names []string
-	d.buf = in.Data
-	defer func() { d.buf = nil }()
-	collect := func(_ int, value string, _ bool) error {
-		names = append(names, strings.Clone(strings.TrimSpace(value)))
-		return nil
-	}
-	next, end := d.scan(at, len(in.Data), in.Final, collect)
+	d.buf, d.inNames, d.names = in.Data, true, nil
+	next, end := d.scan(at, len(in.Data), in.Final)
+	d.buf, d.inNames = nil, false
 	if next < 0 {
 		if !in.Final {
 			return 0, false, nil
@@ -152,7 +154,7 @@ func (d *csvDecoder) Start(in *Input) (int, bool, error) {
 	if end == at && next == at { // an empty file has no rows that the header could be wrong for
 		return at, true, nil
 	}
-	return next, true, d.bindHeader(names)
+	return next, true, d.bindHeader(d.names)
 }
 
 // bindHeader finds the columns in the header.
@@ -206,23 +208,10 @@ func (d *csvDecoder) Decode(in *Input, c *types.Chunk, limit int) int {
 	d.buf = in.Data
 	at := 0
 	clean := d.isClean(in)
-	var rowErr error
-	fields := 0
-	store := func(f int, value string, quoted bool) error {
-		fields = f + 1
-		if f >= len(d.fields) || d.fields[f] < 0 || rowErr != nil {
-			return nil
-		}
-		t := &d.targets[d.fields[f]]
-		if !quoted && value == d.null {
-			t.null(r)
-			return nil
-		}
-		return t.text(r, value, &d.memo)
-	}
 	for r < last && at < len(in.Data) {
-		rowErr, fields = nil, 0
-		next, end := d.row(at, in.Final, store, &rowErr)
+		d.row, d.seen, d.rowErr = r, 0, nil
+		next, end := d.scan(at, len(in.Data), in.Final)
+		rowErr, fields := d.rowErr, d.seen
 		if next < 0 {
 			if !in.Final {
 				break
@@ -274,19 +263,30 @@ func (d *csvDecoder) Decode(in *Input, c *types.Chunk, limit int) int {
 	return at
 }
 
-// row scans the row at i, giving each field to store; the first error of store or of the encoding goes to rowErr.
-func (d *csvDecoder) row(i int, final bool, store func(f int, value string, quoted bool) error, rowErr *error) (next, end int) {
-	return d.scan(i, len(d.buf), final, func(f int, value string, quoted bool) error {
-		if err := store(f, value, quoted); err != nil && *rowErr == nil {
-			*rowErr = err
-		}
-		return nil
-	})
+// store takes field f of the row.
+func (d *csvDecoder) store(f int, value string, quoted bool) {
+	d.seen = f + 1
+	if d.inNames {
+		d.names = append(d.names, strings.Clone(strings.TrimSpace(value)))
+		return
+	}
+	if f >= len(d.fields) || d.fields[f] < 0 || d.rowErr != nil {
+		return
+	}
+	t := &d.targets[d.fields[f]]
+	switch {
+	case !quoted && value == d.null:
+		t.null(d.row)
+	case t.how == convertText:
+		t.v.Str[d.row] = value
+	default:
+		d.rowErr = t.text(d.row, value, &d.memo)
+	}
 }
 
 // scan goes over the fields of the row at i. It returns the index of the row after it and of the row's end without its line end; next is
 // negative when the row is not complete.
-func (d *csvDecoder) scan(i, length int, final bool, store func(f int, value string, quoted bool) error) (next, end int) {
+func (d *csvDecoder) scan(i, length int, final bool) (next, end int) {
 	const (
 		newlines = '\n' * ones
 	)
@@ -297,7 +297,7 @@ func (d *csvDecoder) scan(i, length int, final bool, store func(f int, value str
 		if i < length && d.buf[i] == d.quote {
 			if q := d.closing(i+1, length); q > 0 && (q+1 < length || final) {
 				if q+1 >= length || d.buf[q+1] == d.delim || d.buf[q+1] == '\n' || d.buf[q+1] == '\r' && q+2 < length && d.buf[q+2] == '\n' {
-					_ = store(f, view(d.buf[i+1:q]), true)
+					d.store(f, view(d.buf[i+1:q]), true)
 					i = q + 1
 					goto separator
 				}
@@ -328,7 +328,7 @@ func (d *csvDecoder) scan(i, length int, final bool, store func(f int, value str
 			if e > start && (i == length || d.buf[i] == '\n') && d.buf[e-1] == '\r' {
 				e--
 			}
-			_ = store(f, view(d.buf[start:e]), false)
+			d.store(f, view(d.buf[start:e]), false)
 			if e < i { // CRLF
 				return min(i+1, length), e
 			}
@@ -343,7 +343,7 @@ func (d *csvDecoder) scan(i, length int, final bool, store func(f int, value str
 			}
 			b := make([]byte, len(d.unquoted), len(d.unquoted)+Pad)
 			copy(b, d.unquoted)
-			_ = store(f, view(b), true)
+			d.store(f, view(b), true)
 			i = e
 		}
 	separator:
