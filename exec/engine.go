@@ -110,6 +110,7 @@ func (e *Engine) Close() error {
 		j.Stop()
 	}
 	e.clock.stop()
+	e.tables.background.Wait()
 	err := e.tables.store.Close()
 	for _, j := range e.Jobs() {
 		if cerr := j.closeStore(); err == nil {

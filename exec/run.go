@@ -131,6 +131,12 @@ func (r *run) execute() error {
 	} else {
 		r.running()
 	}
+	if !r.backfill && r.job.rel != nil && !r.job.rel.hasVersion() {
+		// Restored: readers see the checkpoint's content at once. The parts are still nobody's.
+		r.job.rel.publish(r.done, r.done, r.restoredViews())
+		r.job.caughtUpOnce()
+		r.engine.progress.notify()
+	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	go func() { // ends with the run: stop is always closed before execute returns
 		<-r.stop
@@ -238,15 +244,29 @@ func (r *run) first(ctx context.Context) error {
 	r.pins.Release()
 	r.pins, r.backfill = nil, false
 	r.running()
-	r.job.mu.Lock()
-	select {
-	case <-r.job.caughtUp:
-	default:
-		close(r.job.caughtUp)
-	}
-	r.job.mu.Unlock()
+	r.job.caughtUpOnce()
 	r.engine.progress.notify()
 	return nil
+}
+
+func (j *Job) caughtUpOnce() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	select {
+	case <-j.caughtUp:
+	default:
+		close(j.caughtUp)
+	}
+}
+
+func (r *run) restoredViews() []*state.View {
+	var views []*state.View
+	for _, t := range r.subtasks {
+		if t.sink != nil {
+			views = append(views, t.sink.part.View())
+		}
+	}
+	return views
 }
 
 // next decides the next barrier. firstChange is the first epoch whose rows it closes.

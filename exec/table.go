@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/streamdb/streamdb/checkpoint"
@@ -228,6 +229,25 @@ func (c *clock) commit(first *commitReq) {
 		t.reply <- commitReply{epoch: epoch}
 	}
 	c.engine.wakeSources()
+	tb.flush()
+}
+
+// flush moves the tables' overlay to disk in the background when memory runs short. Runs on the owner.
+func (tb *tables) flush() {
+	if !tb.store.NeedsFlush() || !tb.flushing.CompareAndSwap(false, true) {
+		return
+	}
+	sealed := tb.store.Seal(0)
+	tb.background.Add(1)
+	go func() {
+		defer tb.background.Done()
+		defer tb.flushing.Store(false)
+		tb.pending.Lock()
+		defer tb.pending.Unlock()
+		if err := tb.store.Flush(context.Background(), []*state.Sealed{sealed}); err != nil {
+			tb.engine.cfg.Logger.Error().Err(err).Msg("flush tables")
+		}
+	}()
 }
 
 type undoStep struct {
@@ -504,15 +524,15 @@ func (tb *tables) seal(id, epoch uint64) {
 	tb.mu.Lock()
 	if tb.epochs == nil {
 		tb.epochs, tb.done, tb.wanted = map[uint64]uint64{}, map[uint64]*checkpoint.JobState{}, map[uint64]bool{}
-		tb.pending, tb.unchanged = make(chan struct{}, 1), map[uint64]bool{}
+		tb.unchanged = map[uint64]bool{}
 	}
 	tb.epochs[id] = epoch
 	tb.mu.Unlock()
-	tb.snapshot.Add(1)
+	tb.background.Add(1)
 	go func() {
-		defer tb.snapshot.Done()
-		tb.pending <- struct{}{}
-		defer func() { <-tb.pending }()
+		defer tb.background.Done()
+		tb.pending.Lock()
+		defer tb.pending.Unlock()
 		snap, err := tb.store.Snapshot(context.Background(), id, []*state.Sealed{sealed})
 		if err != nil {
 			tb.finish(id, nil, err)

@@ -186,7 +186,10 @@ func (c engineClock) BeginCheckpoint(id uint64) (uint64, error) {
 }
 
 // Quiet implements checkpoint.Clock.
-func (c engineClock) Quiet() bool { return c.s.engine.Quiet() }
+func (c engineClock) Quiet() bool {
+	m := c.s.coord.Latest()
+	return m != nil && m.CatalogVersion == c.s.catalog.Snapshot().Version && c.s.engine.Quiet()
+}
 
 func holder() string {
 	host, err := os.Hostname()
