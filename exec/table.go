@@ -50,8 +50,9 @@ type tables struct {
 	// A snapshot without new bytes is unchanged only if the one before it was completed: lastSnap and completed tell.
 	lastSnap, completed uint64
 	unchanged           map[uint64]bool
-	snapshot            sync.WaitGroup
-	pending             chan struct{} // one snapshot at a time
+	background          sync.WaitGroup
+	pending             sync.Mutex // one snapshot or flush at a time
+	flushing            atomic.Bool
 }
 
 // walMark says that records up to lsn belong to epochs up to epoch.
