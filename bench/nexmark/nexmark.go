@@ -1,0 +1,62 @@
+// Package nexmark holds the queries of the Nexmark benchmark in the dialect of streamdb, and the sources they read. q10, q11, q12 and q13 are
+// left out: they need a file sink, session windows, processing time and a table from outside.
+package nexmark
+
+import (
+	"embed"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+//go:embed *.sql
+var files embed.FS
+
+// Query returns the SQL of a query: q0 … q22, or tumble.
+func Query(name string) (string, error) {
+	b, err := files.ReadFile(name + ".sql")
+	if err != nil {
+		return "", fmt.Errorf("unknown query %q: known are %s", name, strings.Join(Names(), ", "))
+	}
+	return string(b), nil
+}
+
+// Names lists the queries, by number.
+func Names() []string {
+	entries, err := files.ReadDir(".")
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, e := range entries {
+		out = append(out, strings.TrimSuffix(e.Name(), ".sql"))
+	}
+	number := func(n string) int {
+		if i, err := strconv.Atoi(strings.TrimPrefix(n, "q")); err == nil {
+			return i
+		}
+		return len(out) * len(out)
+	}
+	slices.SortFunc(out, func(a, b string) int { return number(a) - number(b) })
+	return out
+}
+
+// Sources returns the statements that make person, auction and bid. events counts all three kinds together, 0 for sources without end; rate
+// is the number of events per second of wall time, 0 for as fast as possible.
+func Sources(events, rate int64) []string {
+	var out []string
+	for _, t := range []struct{ name, kind, columns string }{
+		{"person", "Person", "id bigint, name varchar, email_address varchar, credit_card varchar, city varchar, state varchar, date_time timestamp, extra varchar"},
+		{"auction", "Auction", "id bigint, item_name varchar, description varchar, initial_bid bigint, reserve bigint, date_time timestamp, " +
+			"expires timestamp, seller bigint, category bigint, extra varchar"},
+		{"bid", "Bid", "auction bigint, bidder bigint, price bigint, channel varchar, url varchar, date_time timestamp, extra varchar"},
+	} {
+		options := fmt.Sprintf("connector = 'nexmark', nexmark.table.type = '%s', nexmark.event.rate = '%d'", t.kind, rate)
+		if events > 0 {
+			options += fmt.Sprintf(", nexmark.event.num = '%d'", events)
+		}
+		out = append(out, fmt.Sprintf("CREATE SOURCE %s (%s, WATERMARK FOR date_time AS date_time - INTERVAL '4 seconds') WITH (%s)", t.name, t.columns, options))
+	}
+	return out
+}
