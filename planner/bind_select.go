@@ -315,6 +315,7 @@ func (s *selecting) finish() (*bound, error) {
 	b := s.b
 	r := &bound{}
 	p := &node{op: opProject, in: []*node{s.n}}
+	own := toSet(s.n.out())
 	idOf := func(name string, e *expr.Expr) int {
 		for i, x := range p.exprs {
 			if sameExpr(x, e) && !b.volatileExpr(e) {
@@ -322,9 +323,10 @@ func (s *selecting) finish() (*bound, error) {
 			}
 		}
 		id := 0
-		if e.Kind == expr.Column {
+		if e.Kind == expr.Column && own[e.Col] {
 			id = e.Col
 		} else {
+			// A column of a surrounding query is a value here like any other: outer joins may pad it.
 			id = b.md.add(name, e.Type)
 		}
 		p.cols, p.exprs = append(p.cols, id), append(p.exprs, e)
@@ -382,7 +384,7 @@ type preparer struct {
 }
 
 func (p *preparer) col(e *expr.Expr) int {
-	if e.Kind == expr.Column {
+	if e.Kind == expr.Column && (p.in == nil || toSet(p.in.out())[e.Col]) {
 		return e.Col
 	}
 	for i, x := range p.exprs {

@@ -147,11 +147,12 @@ func (o *optimizer) pullUp(n *node, outer map[int]bool) (*node, []*expr.Expr, bo
 			return nil, nil, false
 		}
 		have := toSet(n.cols)
+		below := toSet(n.in[0].out())
 		for _, p := range preds {
 			used := map[int]bool{}
 			p.Columns(used)
 			for _, c := range sortedKeys(used) {
-				if !outer[c] && !have[c] {
+				if below[c] && !have[c] {
 					have[c] = true
 					n.cols, n.exprs = append(n.cols, c), append(n.exprs, o.md.ref(c))
 				}

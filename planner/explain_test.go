@@ -155,8 +155,11 @@ func TestStoredForm(t *testing.T) {
 func BenchmarkPlan(b *testing.B) {
 	o := newOptions(b)
 	for name, text := range map[string]string{
-		"point": "select * from t where id = $1",
-		"join":  "select t.k, count(*), sum(u.x) from t join u on t.id = u.tid where u.x > 3 group by t.k order by 2 desc limit 3",
+		"point":  "select * from t where id = $1",
+		"values": "select * from (values (1, 'a')" + strings.Repeat(", (2, 'b')", 10_000) + ") v",
+		"in":     "select * from t where id in (1" + strings.Repeat(", 2", 10_000) + ")",
+		"or":     "select * from t where id = 1" + strings.Repeat(" or id = 2", 2_000),
+		"join":   "select t.k, count(*), sum(u.x) from t join u on t.id = u.tid where u.x > 3 group by t.k order by 2 desc limit 3",
 	} {
 		q := parseQuery(b, text)
 		b.Run(name, func(b *testing.B) {

@@ -32,7 +32,7 @@ func (ph *physical) close(p *phys) int {
 	if p.dist == distSingle {
 		f.Parallelism = 1
 	}
-	if !ph.o.off(ruleShareFragments) {
+	if ph.cut && !ph.o.off(ruleShareFragments) {
 		form, err := json.Marshal(f)
 		if err != nil {
 			ph.b.fail(err)
