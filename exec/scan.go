@@ -39,6 +39,8 @@ func (s *scanLeaf) feed(b checkpoint.Barrier) error {
 	if r.backfill {
 		return s.fill(b)
 	}
+	// The driver passes over epochs without changes when it answers a checkpoint with "unchanged": the log may have forgotten them.
+	s.done = max(s.done, r.done)
 	entries, ok := s.rel.Log.Range(s.done, b.Epoch)
 	if !ok {
 		return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "change log of %q no longer holds epoch %d", s.rel.Name, s.done+1)

@@ -193,7 +193,9 @@ func (r *run) build() error {
 	for _, t := range r.subtasks {
 		for _, e := range t.edges {
 			for i := range e.targets {
-				e.targets[i].box = e.targets[i].task.box
+				if rt := e.targets[i].task; rt != nil { // a forward exchange has one receiver
+					e.targets[i].box = rt.box
+				}
 			}
 		}
 	}
