@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"slices"
+
 	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/sql/expr"
 	"github.com/streamdb/streamdb/sql/functions"
@@ -113,6 +115,9 @@ func (ph *physical) join(n *node, want, need map[int]bool) *phys {
 	r, rk = ph.keyColumns(r, keys, func(k joinKey) *expr.Expr { return k.r })
 	if n.jtype == plan.Full {
 		l, r = ph.markPadded(l), ph.markPadded(r)
+	}
+	if !arrange(l, lk, rk, keys) {
+		arrange(r, rk, lk, keys)
 	}
 	l, r = ph.coPartition(l, r, lk, rk, union(need, lk, rk))
 	semi := n.jtype == plan.Semi || n.jtype == plan.Anti
@@ -272,35 +277,27 @@ func (ph *physical) coPartition(l, r *phys, lk, rk []int, need map[int]bool) (*p
 	if l.dist == distSingle && r.dist == distSingle {
 		return l, r
 	}
-	// A side that is spread by some of its keys already stays where it is.
-	if cols, ok := matching(l, lk, rk); ok {
-		return l, ph.hashExactly(r, cols, need)
-	}
-	if cols, ok := matching(r, rk, lk); ok {
-		return ph.hashExactly(l, cols, need), r
-	}
 	return ph.hashExactly(l, lk, need), ph.hashExactly(r, rk, need)
 }
 
-// matching returns the other side's columns for a side that is spread by key columns.
-func matching(p *phys, mine, other []int) ([]int, bool) {
-	if p.dist != distHash {
-		return nil, false
+// arrange puts the keys of a join into the order by which the rows of p are spread already, if they are spread by these columns. mine
+// are p's key columns, other those of the other side.
+func arrange(p *phys, mine, other []int, keys []joinKey) bool {
+	if p.dist != distHash || len(p.cols) != len(mine) || len(dedup(mine)) != len(mine) {
+		return false
 	}
-	var out []int
 	for _, c := range p.cols {
-		found := false
-		for i, k := range mine {
-			if k == c {
-				out, found = append(out, other[i]), true
-				break
-			}
-		}
-		if !found {
-			return nil, false
+		if !slices.Contains(mine, c) {
+			return false
 		}
 	}
-	return out, true
+	for i, c := range p.cols {
+		j := slices.Index(mine, c)
+		mine[i], mine[j] = mine[j], mine[i]
+		other[i], other[j] = other[j], other[i]
+		keys[i], keys[j] = keys[j], keys[i]
+	}
+	return true
 }
 
 // hashExactly spreads p by exactly these columns in this order.
