@@ -404,6 +404,27 @@ func TestRotated(t *testing.T) {
 	require.Empty(t, f.sink.Rows)
 }
 
+// A file that is rotated while the server is down is read to its end before the new one.
+func TestRotatedWhileDown(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f.log")
+	write(t, path, "{\"id\":1}\n")
+	f := follow(t, path, "JSON")
+	require.Equal(t, "1|NULL", f.rows())
+	pos := slices.Clone(f.rd.Position())
+	appendTo(t, path, "{\"id\":2}\n")
+	require.NoError(t, os.Rename(path, path+".1"))
+	write(t, path, "{\"id\":3}\n")
+	f.openAt(pos)
+	require.Equal(t, "2|NULL", f.rows())
+	f.restart()
+	f.clock.t = f.clock.t.Add(rotateGrace)
+	require.Empty(t, f.rows())
+	f.clock.t = f.clock.t.Add(rotateGrace)
+	require.Equal(t, "3|NULL", f.rows())
+	require.Empty(t, f.sink.Rows)
+}
+
 func TestCopiedFileGoesOn(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	write(t, path, "{\"id\":1}\n")

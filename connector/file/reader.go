@@ -7,7 +7,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -54,6 +56,7 @@ type reader struct {
 	unzip   *gzip.Reader
 	discard int64 // bytes of the decompressed stream to drop first
 	dec     format.Decoder
+	started bool // what comes before the rows was read
 	idBase  int64
 
 	buf      []byte
@@ -83,6 +86,16 @@ func (r *reader) Next(_ context.Context, c *types.Chunk, limit int) (connector.S
 		r.waiting = false
 		if !r.unchanged() {
 			return r.restart(pgerr.Newf(pgerr.DataCorrupted, "file \"%s\" was rewritten: reading it again from its start", r.path))
+		}
+	}
+	if !r.started {
+		switch ok, err := r.start(); {
+		case err != nil:
+			return 0, 0, err
+		case r.done:
+			return connector.End, 0, nil
+		case !ok:
+			return r.atEnd(c, limit)
 		}
 	}
 	for budget := maxNextBytes; ; {
@@ -130,14 +143,14 @@ func (r *reader) atEnd(c *types.Chunk, limit int) (connector.Status, time.Durati
 	at, err := os.Stat(r.path)
 	switch {
 	case err == nil && os.SameFile(at, info):
-		if r.head < len(r.buf) && r.s.flush > 0 && now.Sub(r.changed) >= r.s.flush {
+		if r.started && r.head < len(r.buf) && r.s.flush > 0 && now.Sub(r.changed) >= r.s.flush {
 			return r.decodeRest(c, limit)
 		}
 	case err == nil, errors.Is(err, fs.ErrNotExist):
 		// The file was renamed or removed. Its writer may not know yet.
 		switch {
 		case now.Sub(r.changed) < rotateGrace:
-		case r.head < len(r.buf):
+		case r.started && r.head < len(r.buf):
 			return r.decodeRest(c, limit)
 		case err == nil:
 			return r.restart(nil)
@@ -171,11 +184,11 @@ func (r *reader) restart(why error) (connector.Status, time.Duration, error) {
 	err := r.Close()
 	r.generation++
 	r.restore = position{generation: r.generation}
-	r.buf, r.head, r.offset, r.tail, r.skipping, r.waiting = nil, 0, 0, nil, false, false
+	r.buf, r.head, r.offset, r.tail, r.skipping, r.waiting, r.started = nil, 0, 0, nil, false, false, false
 	return connector.More, 0, err
 }
 
-// open opens the file at r.restore and reads what comes before the rows. ok is false when there is nothing to read yet, or ever.
+// open opens the file. ok is false when there is none yet, or ever.
 func (r *reader) open() (st connector.Status, ok bool, err error) {
 	f, err := os.Open(r.path)
 	switch {
@@ -188,47 +201,75 @@ func (r *reader) open() (st connector.Status, ok bool, err error) {
 		return 0, false, pgerr.Wrap(pgerr.IOError, err, "could not open file \"%s\"", r.path)
 	}
 	r.file = f
-	keep := false
-	defer func() {
-		if !keep {
-			_ = r.Close() // only read from
-		}
-	}()
 	if r.gzip {
 		if r.unzip, err = gzip.NewReader(f); err != nil {
-			return r.refuse(pgerr.Wrap(pgerr.DataCorrupted, err, "could not read file \"%s\"", r.path), nil)
+			r.refuse(pgerr.Wrap(pgerr.DataCorrupted, err, "could not read file \"%s\"", r.path), nil)
+			return connector.End, false, nil
 		}
-	} else if err := r.verify(); err != nil {
+	} else if err := r.verify(f); err != nil && !r.openRenamed() {
 		st, _, err := r.restart(err)
 		return st, false, err
 	}
 	if r.dec, err = format.New(&r.format); err != nil {
 		return 0, false, err
 	}
+	r.started = false
 	r.buf, r.head, r.offset, r.tail = nil, 0, 0, nil
 	r.idBase = rowIDBase(r.path, r.generation)
+	r.changed = r.s.now()
+	return 0, true, nil
+}
+
+// openRenamed looks for the file to go on with under another name: it may have been rotated away while nobody read it. It is read to its end like a
+// file that is renamed while it is read.
+func (r *reader) openRenamed() bool {
+	dir, base := filepath.Split(r.path)
+	entries, err := os.ReadDir(filepath.Clean(dir))
+	if err != nil {
+		return false
+	}
+	for _, e := range entries {
+		if e.Name() == base || !strings.HasPrefix(e.Name(), base) || !e.Type().IsRegular() {
+			continue
+		}
+		f, err := os.Open(filepath.Join(dir, e.Name()))
+		if err != nil {
+			continue
+		}
+		if r.verify(f) == nil {
+			_ = r.file.Close() // only read from
+			r.file = f
+			return true
+		}
+		_ = f.Close() // only read from
+	}
+	return false
+}
+
+// start reads what comes before the rows and goes to the position to restore. ok is false when it is not all there yet.
+func (r *reader) start() (ok bool, err error) {
 	for {
 		n, err := r.fill()
 		if err != nil {
-			return 0, false, err
+			return false, err
 		}
 		in := format.Input{Data: r.buf, Final: n == 0 && (!r.s.follow || r.gzip)}
 		used, ok, err := r.dec.Start(&in)
-		if err != nil {
-			return r.refuse(err, r.buf)
-		}
-		if ok {
-			r.head = used
-			break
-		}
-		if n == 0 || len(r.buf) > format.MaxRowBytes {
-			return connector.Idle, false, nil // the header is still being written
+		switch {
+		case err != nil:
+			r.refuse(err, r.buf)
+			return false, nil
+		case ok:
+			r.head, r.started = used, true
+			r.seek()
+			return true, nil
+		case len(r.buf) > format.MaxRowBytes:
+			r.refuse(pgerr.Newf(pgerr.ProgramLimitExceeded, "the header is longer than %d bytes", format.MaxRowBytes), r.buf)
+			return false, nil
+		case n == 0:
+			return false, nil
 		}
 	}
-	r.seek()
-	r.changed = r.s.now()
-	keep = true
-	return 0, true, nil
 }
 
 // seek goes to the position to restore.
@@ -253,12 +294,12 @@ func (r *reader) seek() {
 }
 
 // verify checks that the file is the one the position was taken from.
-func (r *reader) verify() error {
+func (r *reader) verify(f *os.File) error {
 	p := &r.restore
 	if p.offset == 0 {
 		return nil
 	}
-	info, err := r.file.Stat()
+	info, err := f.Stat()
 	if err != nil {
 		return nil //nolint:nilerr // reading will report it
 	}
@@ -266,21 +307,23 @@ func (r *reader) verify() error {
 		return pgerr.Newf(pgerr.DataCorrupted, "file \"%s\" is shorter than the %d bytes read before: reading it again from its start", r.path, p.offset)
 	}
 	tail := make([]byte, min(tailBytes, p.offset))
-	if _, err := r.file.ReadAt(tail, p.offset-int64(len(tail))); err == nil && xxhash.Sum64(tail) == p.tail {
+	if _, err := f.ReadAt(tail, p.offset-int64(len(tail))); err == nil && xxhash.Sum64(tail) == p.tail {
 		return nil
 	}
 	return pgerr.Newf(pgerr.DataCorrupted, "file \"%s\" is not the one read before: reading it again from its start", r.path)
 }
 
 // refuse reports a file that cannot be read at all. Its split ends.
-func (r *reader) refuse(why error, raw []byte) (connector.Status, bool, error) {
+func (r *reader) refuse(why error, raw []byte) {
 	r.errs.BadRow(r.path, "line 1, offset 0", why, raw[:min(len(raw), maxRawBytes)])
 	r.done = true
-	return connector.End, false, nil
 }
 
 // decode decodes what is in the buffer.
 func (r *reader) decode(c *types.Chunk, limit int, final bool) {
+	if !r.started {
+		return
+	}
 	if r.skipping {
 		n := r.dec.Resync(r.buf[r.head:])
 		if n < 0 {
@@ -377,7 +420,7 @@ func (r *reader) before() []byte {
 
 // Position implements connector.Reader.
 func (r *reader) Position() []byte {
-	if r.file == nil || r.discard > 0 {
+	if r.file == nil || !r.started || r.discard > 0 {
 		p := r.restore
 		p.generation = r.generation
 		if r.done {
