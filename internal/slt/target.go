@@ -109,25 +109,25 @@ func (s *session) idle() bool { return s.pg.TxStatus() == 'I' }
 
 // exec runs SQL by the simple protocol, in which values come in text form, and returns the last result.
 func (s *session) exec(ctx context.Context, sql string) (*result, error) {
-	all, err := s.pg.Exec(ctx, sql).ReadAll()
-	if err != nil {
-		return nil, err
-	}
+	all := s.pg.Exec(ctx, sql)
 	out := &result{}
-	if len(all) == 0 {
-		return out, nil
-	}
-	last := all[len(all)-1]
-	out.tag = last.CommandTag
-	for _, f := range last.FieldDescriptions {
-		out.types = append(out.types, f.DataTypeOID)
-	}
-	for _, r := range last.Rows {
-		row := make([]string, len(r))
-		for i, v := range r {
-			row[i] = cell(v)
+	for all.NextResult() {
+		rows := all.ResultReader()
+		*out = result{}
+		for _, f := range rows.FieldDescriptions() {
+			out.types = append(out.types, f.DataTypeOID)
 		}
-		out.rows = append(out.rows, row)
+		for rows.NextRow() {
+			row := make([]string, len(out.types))
+			for i, v := range rows.Values() {
+				row[i] = cell(v)
+			}
+			out.rows = append(out.rows, row)
+		}
+		out.tag, _ = rows.Close() // the error comes from all.Close too
+	}
+	if err := all.Close(); err != nil {
+		return nil, err
 	}
 	return out, nil
 }
