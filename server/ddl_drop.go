@@ -1,0 +1,205 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/streamdb/streamdb/catalog"
+	"github.com/streamdb/streamdb/exec"
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/sql"
+)
+
+func (d *dispatch) createSchema(st *sql.CreateSchema) error {
+	err := d.ss.srv.catalog.Update(func(tx *catalog.Tx) error { return tx.AddNamespace(st.Name.Name) })
+	if st.IfNotExists && pgerr.CodeOf(err) == pgerr.DuplicateSchema {
+		if err := d.ss.notice("NOTICE", pgerr.DuplicateSchema, "schema %q already exists, skipping", st.Name.Name); err != nil {
+			return err
+		}
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	return d.complete("CREATE SCHEMA")
+}
+
+var dropTags = map[sql.ObjectKind]string{
+	sql.KindTable: "DROP TABLE", sql.KindView: "DROP VIEW", sql.KindMaterializedView: "DROP MATERIALIZED VIEW", sql.KindSource: "DROP SOURCE", sql.KindSchema: "DROP SCHEMA",
+}
+
+var dropKinds = map[sql.ObjectKind]catalog.Kind{
+	sql.KindTable: catalog.Table, sql.KindView: catalog.View, sql.KindMaterializedView: catalog.MaterializedView, sql.KindSource: catalog.Source,
+}
+
+func (d *dispatch) drop(st *sql.Drop) error {
+	srv := d.ss.srv
+	tag, ok := dropTags[st.Kind]
+	if !ok {
+		return pgerr.Newf(pgerr.FeatureNotSupported, "DROP %s is not supported", strings.ToUpper(string(st.Kind))).At(st.Start)
+	}
+	srv.ddl.Lock()
+	defer srv.ddl.Unlock()
+	snap := srv.catalog.Snapshot()
+	var targets []*catalog.Object
+	var spaces []string
+	for _, n := range st.Names {
+		if st.Kind == sql.KindSchema {
+			if _, ok := snap.Namespace(n.Name); !ok {
+				if !st.IfExists {
+					return pgerr.Newf(pgerr.InvalidSchemaName, "schema %q does not exist", n.Name).At(n.Pos)
+				}
+				if err := d.ss.notice("NOTICE", pgerr.SuccessfulCompletion, "schema %q does not exist, skipping", n.Name); err != nil {
+					return err
+				}
+				continue
+			}
+			spaces = append(spaces, n.Name)
+			for _, o := range snap.Objects() {
+				if o.Schema == n.Name {
+					targets = append(targets, o)
+				}
+			}
+			continue
+		}
+		o, ok := d.ss.resolve(n)
+		if !ok {
+			if !st.IfExists {
+				return pgerr.Newf(pgerr.UndefinedTable, "%s %q does not exist", st.Kind, n.Key())
+			}
+			if err := d.ss.notice("NOTICE", pgerr.SuccessfulCompletion, "%s %q does not exist, skipping", st.Kind, n.Key()); err != nil {
+				return err
+			}
+			continue
+		}
+		if o.Kind != dropKinds[st.Kind] {
+			return pgerr.Newf(pgerr.WrongObjectType, "%q is not a %s", n.Name, st.Kind).WithHint("Use DROP %s to remove a %s.", strings.ToUpper(string(o.Kind)), o.Kind)
+		}
+		targets = append(targets, o)
+	}
+	all, err := d.withDependents(snap, targets, spaces, st.Cascade)
+	if err != nil {
+		return err
+	}
+	if err := d.dropObjects(all); err != nil {
+		return err
+	}
+	if len(spaces) > 0 {
+		if err := srv.catalog.Update(func(tx *catalog.Tx) error {
+			for _, s := range spaces {
+				tx.RemoveNamespace(s)
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return d.complete(tag)
+}
+
+// withDependents adds what depends on targets, dependents first, or reports it as PostgreSQL words it.
+func (d *dispatch) withDependents(snap *catalog.Snapshot, targets []*catalog.Object, spaces []string, cascade bool) ([]*catalog.Object, error) {
+	var all, extra []*catalog.Object
+	var detail []string
+	has := func(list []*catalog.Object, o *catalog.Object) bool {
+		return slices.ContainsFunc(list, func(x *catalog.Object) bool { return x.ID == o.ID })
+	}
+	for _, t := range targets {
+		for _, dep := range snap.Dependents(t.ID) {
+			if !has(targets, dep) && !has(extra, dep) {
+				extra = append(extra, dep)
+				detail = append(detail, fmt.Sprintf("%s %s depends on %s %s", dep.Kind, sql.QuoteIdent(dep.Name), t.Kind, sql.QuoteIdent(t.Name)))
+			}
+		}
+	}
+	if len(spaces) > 0 {
+		for _, t := range targets {
+			extra = append(extra, t)
+			detail = append(detail, fmt.Sprintf("%s %s depends on schema %s", t.Kind, sql.QuoteIdent(t.Name), t.Schema))
+		}
+	}
+	if len(extra) > 0 && !cascade {
+		what := ""
+		if len(spaces) > 0 {
+			what = "schema " + spaces[0]
+		} else {
+			what = fmt.Sprintf("%s %s", targets[0].Kind, sql.QuoteIdent(targets[0].Name))
+		}
+		return nil, pgerr.Newf(pgerr.DependentObjectsStillExist, "cannot drop %s because other objects depend on it", what).
+			WithDetail("%s", strings.Join(detail, "\n")).WithHint("Use DROP ... CASCADE to drop the dependent objects too.")
+	}
+	switch len(extra) {
+	case 0:
+	case 1:
+		if err := d.ss.notice("NOTICE", pgerr.SuccessfulCompletion, "drop cascades to %s %s", extra[0].Kind, sql.QuoteIdent(extra[0].Name)); err != nil {
+			return nil, err
+		}
+	default:
+		e := pgerr.Newf(pgerr.SuccessfulCompletion, "drop cascades to %d other objects", len(extra))
+		e.Severity = "NOTICE"
+		var lines []string
+		for _, o := range extra {
+			lines = append(lines, fmt.Sprintf("drop cascades to %s %s", o.Kind, sql.QuoteIdent(o.Name)))
+		}
+		if err := d.ss.notifier.Notice(e.WithDetail("%s", strings.Join(lines, "\n"))); err != nil {
+			return nil, err
+		}
+	}
+	all = append(all, targets...)
+	for _, o := range extra {
+		if !has(all, o) {
+			all = append(all, o)
+		}
+	}
+	// Younger objects depend on older ones, never the other way round.
+	slices.SortFunc(all, func(a, b *catalog.Object) int { return int(int64(b.ID) - int64(a.ID)) })
+	return all, nil
+}
+
+// dropObjects removes objects from the catalog, then stops what they ran. Dependents come first.
+func (d *dispatch) dropObjects(objs []*catalog.Object) error {
+	srv := d.ss.srv
+	if len(objs) == 0 {
+		return nil
+	}
+	if err := srv.catalog.Update(func(tx *catalog.Tx) error {
+		for _, o := range objs {
+			tx.Remove(o.ID)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	var err error
+	for _, o := range objs {
+		switch o.Kind {
+		case catalog.MaterializedView:
+			err = errors.Join(err, srv.engine.DropJob(o.ID))
+			srv.coord.Drop(o.ID)
+		case catalog.Table:
+			// The session may be cancelled; the drop is decided.
+			err = errors.Join(err, srv.engine.DropTable(context.WithoutCancel(d.ctx), o.ID))
+			srv.tables.Delete(o.ID)
+		}
+	}
+	return err
+}
+
+// waitFor returns the jobs that a statement names, all of them without a name.
+func (d *dispatch) jobsNamed(n *sql.Name) ([]*exec.Job, error) {
+	if n == nil {
+		return d.ss.srv.engine.Jobs(), nil
+	}
+	o, ok := d.ss.resolve(*n)
+	if !ok {
+		return nil, undefinedRelation(*n)
+	}
+	j, ok := d.ss.srv.engine.Job(o.ID)
+	if !ok {
+		return nil, pgerr.Newf(pgerr.WrongObjectType, "%q is not a materialized view", n.Name).At(n.Pos)
+	}
+	return []*exec.Job{j}, nil
+}

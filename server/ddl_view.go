@@ -1,0 +1,257 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/streamdb/streamdb/catalog"
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/planner"
+	"github.com/streamdb/streamdb/planner/plan"
+	"github.com/streamdb/streamdb/sql"
+	"github.com/streamdb/streamdb/types"
+)
+
+func (d *dispatch) createView(st *sql.CreateView) error {
+	srv := d.ss.srv
+	srv.ddl.Lock()
+	defer srv.ddl.Unlock()
+	schema, err := d.targetSchema(st.Name)
+	if err != nil {
+		return err
+	}
+	old, exists := srv.catalog.Snapshot().Lookup(schema, st.Name.Name)
+	if exists && !(st.OrReplace && old.Kind == catalog.View) {
+		if st.OrReplace {
+			return pgerr.Newf(pgerr.WrongObjectType, "%q is not a view", st.Name.Name)
+		}
+		if done, err := d.exists(schema, st.Name, st.IfNotExists, "CREATE VIEW"); done || err != nil {
+			return err
+		}
+	}
+	q, err := planner.PlanQuery(st.Query, d.ss.planOptions(srv.catalog.Snapshot(), nil))
+	if err != nil {
+		return err
+	}
+	if len(q.Params) > 0 {
+		return pgerr.Newf(pgerr.UndefinedParameter, "there is no parameter $1")
+	}
+	o := &catalog.Object{
+		Kind: catalog.View, Schema: schema, Name: st.Name.Name, Query: queryText(st.Query), SearchPath: d.ss.vars.searchPath(),
+		Definition: st.SourceText(), DependsOn: q.Relations,
+	}
+	if err := namedColumns(o, q.Columns, st.Columns); err != nil {
+		return err
+	}
+	err = srv.catalog.Update(func(tx *catalog.Tx) error {
+		if !exists {
+			o.ID = tx.NextID()
+			return tx.Add(o)
+		}
+		for i, c := range old.Columns {
+			if i >= len(o.Columns) {
+				return pgerr.Newf(pgerr.InvalidTableDefinition, "cannot drop columns from view")
+			}
+			if n := o.Columns[i]; n.Name != c.Name {
+				return pgerr.Newf(pgerr.InvalidTableDefinition, "cannot change name of view column %q to %q", c.Name, n.Name)
+			} else if n.Type != c.Type {
+				return pgerr.Newf(pgerr.InvalidTableDefinition, "cannot change data type of view column %q from %s to %s", c.Name, c.Type, n.Type)
+			}
+		}
+		o.ID = old.ID
+		return tx.Replace(o)
+	})
+	if err != nil {
+		return err
+	}
+	return d.complete("CREATE VIEW")
+}
+
+// queryText is the text of a view's query as the user wrote it.
+func queryText(q *sql.Query) string { return strings.TrimSpace(q.SourceText()) }
+
+func namedColumns(o *catalog.Object, columns types.Schema, names []sql.Ident) error {
+	if len(names) > len(columns) {
+		return pgerr.Newf(pgerr.SyntaxError, "too many column names were specified").At(names[len(columns)].Pos)
+	}
+	for i, c := range columns {
+		if i < len(names) {
+			c.Name = names[i].Name
+		}
+		if o.Column(c.Name) >= 0 {
+			return pgerr.Newf(pgerr.DuplicateColumn, "column %q specified more than once", c.Name)
+		}
+		if c.Type.OID == types.OIDUnknown {
+			c.Type = types.Text
+		}
+		o.Columns = append(o.Columns, catalog.Column{Name: c.Name, Type: c.Type})
+	}
+	return nil
+}
+
+// viewOptions reads WITH (…) of a materialized view over the session's defaults.
+func (d *dispatch) viewOptions(opts []sql.Option) (settings map[string]string, background bool, err error) {
+	v := d.ss.vars
+	settings = map[string]string{}
+	for _, st := range v.srv.table.list {
+		if st.scope == scopeJob {
+			settings[st.name] = v.get(st.name)
+		}
+	}
+	background = v.get("background_ddl") == "on"
+	for _, o := range opts {
+		if strings.EqualFold(o.Name, "background") {
+			b, err := boolean(o.Value)
+			if err != nil {
+				return nil, false, pgerr.Newf(pgerr.InvalidParameterValue, "invalid value for option \"background\": %q", o.Value).At(o.ValuePos)
+			}
+			background = b == "on"
+			continue
+		}
+		st, err := v.srv.table.find(o.Name)
+		if err != nil || st.scope != scopeJob {
+			return nil, false, pgerr.Newf(pgerr.InvalidParameterValue, "unrecognized parameter %q", o.Name).At(o.Pos).
+				WithHint("A materialized view knows: background, parallelism, on_error, state.backend.type.")
+		}
+		if settings[st.name], err = st.normalise(o.Value); err != nil {
+			return nil, false, atPos(err, o.ValuePos)
+		}
+	}
+	if settings["parallelism"] == "0" {
+		settings["parallelism"] = strconv.Itoa(defaultParallelism())
+	}
+	return settings, background, nil
+}
+
+func (d *dispatch) createMaterializedView(st *sql.CreateMaterializedView) error {
+	srv := d.ss.srv
+	const tag = "CREATE MATERIALIZED VIEW"
+	if st.OrReplace {
+		return pgerr.Newf(pgerr.FeatureNotSupported, "CREATE OR REPLACE MATERIALIZED VIEW is not supported").At(st.Start).WithHint("DROP the view and CREATE it anew.")
+	}
+	schema, err := d.targetSchema(st.Name)
+	if err != nil {
+		return err
+	}
+	settings, background, err := d.viewOptions(st.Options)
+	if err != nil {
+		return err
+	}
+	srv.ddl.Lock()
+	locked := true
+	unlock := func() {
+		if locked {
+			locked = false
+			srv.ddl.Unlock()
+		}
+	}
+	defer unlock()
+	if done, err := d.exists(schema, st.Name, st.IfNotExists, tag); done || err != nil {
+		return err
+	}
+	o := &catalog.Object{
+		Kind: catalog.MaterializedView, Schema: schema, Name: st.Name.Name, Query: queryText(st.Query), SearchPath: d.ss.vars.searchPath(),
+		Definition: st.SourceText(), Settings: settings, Creating: true,
+	}
+	if err := srv.catalog.Update(func(tx *catalog.Tx) error {
+		o.ID = tx.NextID()
+		opts := d.ss.planOptions(tx.Snapshot(), nil)
+		opts.EmitOnClose, opts.Relation = st.EmitOnWindowClose, o.ID
+		opts.Parallelism, err = strconv.Atoi(settings["parallelism"])
+		if err != nil {
+			return err
+		}
+		q, err := planner.PlanStream(st.Query, opts)
+		if err != nil {
+			return err
+		}
+		if len(q.Params) > 0 {
+			return pgerr.Newf(pgerr.UndefinedParameter, "there is no parameter $1")
+		}
+		if err := viewColumns(o, q, st.Columns); err != nil {
+			return err
+		}
+		for _, id := range q.Relations {
+			if dep, ok := tx.Snapshot().Get(id); ok && dep.Creating {
+				return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "materialized view %q is still being created", dep.Name).WithHint("WAIT for it first.")
+			}
+		}
+		o.DependsOn = q.Relations
+		if o.Plan, err = json.Marshal(q.Plan); err != nil {
+			return fmt.Errorf("encode plan: %w", err)
+		}
+		return tx.Add(o)
+	}); err != nil {
+		return err
+	}
+	j, err := srv.createJob(o, nil)
+	if err != nil {
+		return errors.Join(err, srv.catalog.Update(func(tx *catalog.Tx) error { tx.Remove(o.ID); return nil }))
+	}
+	j.Start()
+	unlock()
+	finish := func() error {
+		return srv.catalog.Update(func(tx *catalog.Tx) error {
+			cur, ok := tx.Snapshot().Get(o.ID)
+			if !ok {
+				return pgerr.Newf(pgerr.QueryCanceled, "materialized view %q was dropped while it was being created", o.Name)
+			}
+			c := *cur
+			c.Creating = false
+			return tx.Replace(&c)
+		})
+	}
+	if background {
+		srv.work.Add(1)
+		go func() {
+			defer srv.work.Done()
+			if err := j.WaitCaughtUp(context.Background(), progressEvery, func() {}); err == nil {
+				if err := finish(); err != nil {
+					srv.log.Warn().Err(err).Str("view", o.Name).Msg("background creation")
+				}
+			}
+		}()
+		return d.complete(tag)
+	}
+	began := time.Now()
+	err = j.WaitCaughtUp(d.ctx, progressEvery, func() {
+		read, total := j.Progress()
+		msg := fmt.Sprintf("%d of %d rows read", read, total)
+		if total > 0 && read > 0 {
+			left := time.Duration(float64(time.Since(began)) * float64(total-read) / float64(read)).Round(time.Second)
+			msg = fmt.Sprintf("%d of %d rows read (%d %%), about %v left", read, total, read*100/total, max(left, 0))
+		}
+		if nerr := d.ss.notice("NOTICE", pgerr.SuccessfulCompletion, "%s", msg); nerr != nil {
+			srv.log.Debug().Err(nerr).Msg("progress notice")
+		}
+	})
+	if err == nil {
+		err = finish()
+	}
+	if err != nil {
+		return errors.Join(err, d.dropObjects([]*catalog.Object{o}))
+	}
+	return d.complete(tag)
+}
+
+// viewColumns records the stored columns of a materialized view: the user's, then hidden ones that its key needs.
+func viewColumns(o *catalog.Object, q *planner.Planned, names []sql.Ident) error {
+	if err := namedColumns(o, q.Columns, names); err != nil {
+		return err
+	}
+	for i := q.Plan.Visible; i < len(q.Plan.Schema); i++ {
+		o.Columns = append(o.Columns, catalog.Column{Name: fmt.Sprintf("_key_%d", i-q.Plan.Visible), Type: q.Plan.Schema[i].Type, Hidden: true})
+	}
+	root := q.Plan.Fragments[len(q.Plan.Fragments)-1].Root
+	if root.Kind != plan.KindMaterialize {
+		return pgerr.Newf(pgerr.InternalError, "plan of a materialized view ends in %q", root.Kind)
+	}
+	o.Key = root.Materialize.KeyColumns
+	o.AppendOnly = root.Inputs[0].AppendOnly
+	return nil
+}

@@ -1,0 +1,164 @@
+package server
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/pgwire"
+	"github.com/streamdb/streamdb/sql"
+	"github.com/streamdb/streamdb/types"
+)
+
+// endStatement commits an implicit transaction after its last statement.
+func (d *dispatch) endStatement() error {
+	if d.ss.tx.explicit || !d.last {
+		return nil
+	}
+	return d.ss.commitKeeping(d.ctx, d.portal)
+}
+
+// dispatch is the execution of one statement.
+type dispatch struct {
+	ss     *session
+	ctx    context.Context //nolint:containedctx // lives as long as the call
+	w      pgwire.ResultWriter
+	args   []types.Datum
+	last   bool
+	pre    *prepared // when the statement was prepared: its plan may be used again
+	portal *portal
+	// formats of a portal's result
+	formats []pgwire.Format
+}
+
+func (d *dispatch) complete(tag string) error {
+	if err := d.endStatement(); err != nil {
+		return err
+	}
+	return d.w.CommandComplete(tag)
+}
+
+// statement runs one statement to its completion message.
+func (d *dispatch) statement(st sql.Statement) error {
+	switch st := st.(type) {
+	case *sql.Query:
+		return d.query(st)
+	case *sql.Insert, *sql.Update, *sql.Delete:
+		return d.change(st)
+	case *sql.Begin:
+		return d.begin(st)
+	case *sql.Commit:
+		return d.commit(st)
+	case *sql.Rollback:
+		return d.rollback(st)
+	case *sql.Savepoint:
+		return d.savepoint(st)
+	case *sql.RollbackTo:
+		return d.rollbackTo(st)
+	case *sql.Release:
+		return d.releaseSavepoint(st)
+	case *sql.Set:
+		return d.set(st)
+	case *sql.SetTransaction:
+		return d.complete("SET")
+	case *sql.SetConstraints:
+		return d.complete("SET CONSTRAINTS")
+	case *sql.Reset:
+		return d.reset(st)
+	case *sql.Show:
+		return d.show(st)
+	case *sql.Discard:
+		return d.discard(st)
+	case *sql.Explain:
+		return d.explain(st)
+	case *sql.Prepare:
+		return d.prepareSQL(st)
+	case *sql.Execute:
+		return d.executeSQL(st)
+	case *sql.Deallocate:
+		return d.deallocate(st)
+	case *sql.CreateTable:
+		return d.createTable(st)
+	case *sql.CreateTableAs:
+		return d.createTableAs(st)
+	case *sql.CreateSource:
+		return d.createSource(st)
+	case *sql.CreateMaterializedView:
+		return d.createMaterializedView(st)
+	case *sql.CreateView:
+		return d.createView(st)
+	case *sql.CreateSchema:
+		return d.createSchema(st)
+	case *sql.Drop:
+		return d.drop(st)
+	case *sql.Truncate:
+		return d.truncate(st)
+	case *sql.AlterObject:
+		return d.alter(st)
+	case *sql.CommentOn:
+		return d.comment(st)
+	case *sql.Checkpoint:
+		return d.checkpoint()
+	case *sql.Flush:
+		return d.flush()
+	case *sql.Wait:
+		return d.wait(st)
+	case *sql.CancelJobs:
+		return d.cancelJobs(st)
+	case *sql.Pause:
+		return d.pause(st.Object, true)
+	case *sql.Resume:
+		return d.pause(st.Object, false)
+	case *sql.Recover:
+		d.ss.srv.engine.Recover()
+		return d.complete("RECOVER")
+	case *sql.Vacuum:
+		return d.complete("VACUUM")
+	case *sql.Analyze:
+		return d.complete("ANALYZE")
+	case *sql.Refresh:
+		return d.complete("REFRESH MATERIALIZED VIEW")
+	case *sql.Lock:
+		return d.complete("LOCK TABLE")
+	case *sql.CreateIndex, *sql.CreateSink, *sql.Copy, *sql.Declare, *sql.Fetch, *sql.Close, *sql.Listen, *sql.Unlisten, *sql.Notify, *sql.Grant,
+		*sql.CreateRole, *sql.AlterRole:
+		return unsupported(st)
+	}
+	return unsupported(st)
+}
+
+func unsupported(st sql.Statement) error {
+	start, _ := st.Span()
+	return pgerr.Newf(pgerr.FeatureNotSupported, "%s is not supported", statementName(st)).At(start).
+		WithHint("See the manual's list of statements for what this version offers.")
+}
+
+func (d *dispatch) checkpoint() error {
+	if _, err := d.ss.srv.coord.Trigger(d.ctx, nil); err != nil {
+		return err
+	}
+	return d.complete("CHECKPOINT")
+}
+
+func (d *dispatch) flush() error {
+	if err := d.endStatement(); err != nil {
+		return err
+	}
+	if err := d.ss.srv.engine.Flush(d.ctx); err != nil {
+		return err
+	}
+	return d.w.CommandComplete("FLUSH")
+}
+
+func statementName(st sql.Statement) string {
+	name := fmt.Sprintf("%T", st)
+	out := make([]byte, 0, len(name)+8)
+	for i := len("*sql."); i < len(name); i++ {
+		if c := name[i]; c >= 'A' && c <= 'Z' && len(out) > 0 {
+			out = append(out, ' ', c)
+		} else {
+			out = append(out, c&^0x20)
+		}
+	}
+	return string(out)
+}

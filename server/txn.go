@@ -1,0 +1,275 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"github.com/streamdb/streamdb/exec"
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/sql"
+)
+
+func (ss *session) rollback() {
+	ss.closePortals(func(*portal) bool { return true })
+	ss.tx.release()
+	ss.tx = &txn{}
+	ss.vars.endTx(false)
+}
+
+// txn is a transaction: implicit (one statement, or one batch) or a block.
+type txn struct {
+	explicit bool
+	failed   bool
+	at       time.Time
+	started  bool
+	pinned   *exec.Pinned // snapshot of a block, taken at its first read
+	writes   map[uint64]*tableWrites
+	order    []uint64
+	saved    []savepoint
+	readOnly bool
+}
+
+type savepoint struct {
+	name   string
+	writes map[uint64]*tableWrites
+	order  []uint64
+}
+
+// tableWrites are the uncommitted changes to one table, by encoded key.
+type tableWrites struct {
+	rel        *exec.Relation
+	constraint string
+	changes    map[string]*exec.Change
+	order      []string
+}
+
+func (t *txn) begin() {
+	if !t.started {
+		t.started, t.at = true, time.Now()
+	}
+}
+
+func (t *txn) release() {
+	if t.pinned != nil {
+		t.pinned.Release()
+		t.pinned = nil
+	}
+	t.writes, t.order = nil, nil
+}
+
+// overlay is the transaction's writes as queries see them.
+func (t *txn) overlay() map[uint64]map[string][]byte {
+	if len(t.writes) == 0 {
+		return nil
+	}
+	out := make(map[uint64]map[string][]byte, len(t.writes))
+	for id, w := range t.writes {
+		m := make(map[string][]byte, len(w.changes))
+		for k, c := range w.changes {
+			m[k] = c.New
+		}
+		out[id] = m
+	}
+	return out
+}
+
+func (t *txn) table(rel *exec.Relation, constraint string) *tableWrites {
+	w := t.writes[rel.ID]
+	if w == nil {
+		if t.writes == nil {
+			t.writes = map[uint64]*tableWrites{}
+		}
+		w = &tableWrites{rel: rel, constraint: constraint, changes: map[string]*exec.Change{}}
+		t.writes[rel.ID] = w
+		t.order = append(t.order, rel.ID)
+	}
+	return w
+}
+
+// put records that the row with the given key changes from old, as the transaction sees it, to row; nil is absence.
+func (w *tableWrites) put(key, old, row []byte) {
+	k := string(key)
+	c := w.changes[k]
+	if c == nil {
+		w.changes[k] = &exec.Change{Key: []byte(k), Old: old, New: row}
+		w.order = append(w.order, k)
+		return
+	}
+	c.New = row
+}
+
+func (w *tableWrites) clone() *tableWrites {
+	c := &tableWrites{rel: w.rel, constraint: w.constraint, changes: make(map[string]*exec.Change, len(w.changes)), order: append([]string(nil), w.order...)}
+	for k, v := range w.changes {
+		d := *v
+		c.changes[k] = &d
+	}
+	return c
+}
+
+// commit makes the transaction's writes durable and visible.
+func (ss *session) commit(ctx context.Context) error {
+	t := ss.tx
+	var writes []exec.TableWrite
+	for _, id := range t.order {
+		w := t.writes[id]
+		tw := exec.TableWrite{Table: w.rel, Constraint: w.constraint}
+		// Deletions first: a key that moves from one row to another within the transaction is free by then.
+		for pass := range 2 {
+			for _, k := range w.order {
+				c := w.changes[k]
+				if (c.New == nil) != (pass == 0) || (c.Old == nil && c.New == nil) || (c.Old != nil && c.New != nil && string(c.Old) == string(c.New)) {
+					continue
+				}
+				tw.Changes = append(tw.Changes, *c)
+			}
+		}
+		if len(tw.Changes) > 0 {
+			writes = append(writes, tw)
+		}
+	}
+	var err error
+	if len(writes) > 0 {
+		var epoch uint64
+		if epoch, err = ss.srv.engine.Commit(ctx, writes); err == nil {
+			ss.written = max(ss.written, epoch)
+			if ss.vars.get("synchronous_commit") == "remote" {
+				_, err = ss.srv.coord.Trigger(ctx, nil)
+			}
+		}
+	}
+	ss.closePortals(func(p *portal) bool { return true })
+	t.release()
+	ss.tx = &txn{}
+	ss.vars.endTx(err == nil)
+	return err
+}
+
+// commitKeeping commits but leaves the portal that is being executed open.
+func (ss *session) commitKeeping(ctx context.Context, keep *portal) error {
+	portals := ss.portals
+	ss.portals = map[string]*portal{}
+	err := ss.commit(ctx)
+	for name, p := range portals {
+		if p == keep {
+			ss.portals[name] = p
+		} else {
+			p.close()
+		}
+	}
+	return err
+}
+
+func (d *dispatch) begin(st *sql.Begin) error {
+	ss := d.ss
+	tag := "BEGIN"
+	if st.IsStart {
+		tag = "START TRANSACTION"
+	}
+	if ss.tx.explicit {
+		if err := ss.notice("WARNING", pgerr.ActiveSQLTransaction, "there is already a transaction in progress"); err != nil {
+			return err
+		}
+		return d.w.CommandComplete(tag)
+	}
+	ss.tx.explicit = true
+	ss.tx.readOnly = (st.Modes.ReadOnly != nil && *st.Modes.ReadOnly) || ss.vars.get("default_transaction_read_only") == "on"
+	return d.w.CommandComplete(tag)
+}
+
+func (d *dispatch) commit(st *sql.Commit) error {
+	ss := d.ss
+	if !ss.tx.explicit {
+		if err := ss.notice("WARNING", pgerr.NoActiveSQLTransaction, "there is no transaction in progress"); err != nil {
+			return err
+		}
+		return d.complete("COMMIT")
+	}
+	tag := "COMMIT"
+	if ss.tx.failed {
+		tag = "ROLLBACK"
+		ss.rollback()
+	} else if err := ss.commit(d.ctx); err != nil {
+		return err
+	}
+	if st.Chain {
+		ss.tx.begin()
+		ss.tx.explicit = true
+	}
+	return d.w.CommandComplete(tag)
+}
+
+func (d *dispatch) rollback(st *sql.Rollback) error {
+	ss := d.ss
+	if !ss.tx.explicit {
+		if err := ss.notice("WARNING", pgerr.NoActiveSQLTransaction, "there is no transaction in progress"); err != nil {
+			return err
+		}
+	}
+	ss.rollback()
+	if st.Chain {
+		ss.tx.begin()
+		ss.tx.explicit = true
+	}
+	return d.w.CommandComplete("ROLLBACK")
+}
+
+func (d *dispatch) inBlock(what string) error {
+	if !d.ss.tx.explicit {
+		return pgerr.Newf(pgerr.NoActiveSQLTransaction, "%s can only be used in transaction blocks", what)
+	}
+	return nil
+}
+
+func (d *dispatch) savepoint(st *sql.Savepoint) error {
+	if err := d.inBlock("SAVEPOINT"); err != nil {
+		return err
+	}
+	t := d.ss.tx
+	sp := savepoint{name: st.Name, writes: map[uint64]*tableWrites{}, order: append([]uint64(nil), t.order...)}
+	for id, w := range t.writes {
+		sp.writes[id] = w.clone()
+	}
+	t.saved = append(t.saved, sp)
+	return d.w.CommandComplete("SAVEPOINT")
+}
+
+func (t *txn) findSavepoint(name string) int {
+	for i := len(t.saved) - 1; i >= 0; i-- {
+		if t.saved[i].name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+func (d *dispatch) rollbackTo(st *sql.RollbackTo) error {
+	if err := d.inBlock("ROLLBACK TO SAVEPOINT"); err != nil {
+		return err
+	}
+	t := d.ss.tx
+	i := t.findSavepoint(st.Name)
+	if i < 0 {
+		return pgerr.Newf("3B001", "savepoint %q does not exist", st.Name)
+	}
+	sp := t.saved[i]
+	t.saved = t.saved[:i+1]
+	t.writes, t.order = map[uint64]*tableWrites{}, append([]uint64(nil), sp.order...)
+	for id, w := range sp.writes {
+		t.writes[id] = w.clone()
+	}
+	t.failed = false
+	return d.w.CommandComplete("ROLLBACK")
+}
+
+func (d *dispatch) releaseSavepoint(st *sql.Release) error {
+	if err := d.inBlock("RELEASE SAVEPOINT"); err != nil {
+		return err
+	}
+	i := d.ss.tx.findSavepoint(st.Name)
+	if i < 0 {
+		return pgerr.Newf("3B001", "savepoint %q does not exist", st.Name)
+	}
+	d.ss.tx.saved = d.ss.tx.saved[:i]
+	return d.w.CommandComplete("RELEASE")
+}
