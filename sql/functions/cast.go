@@ -47,7 +47,7 @@ func (r *Registry) pathway(from, to types.OID, ctx CastContext) (path, *CastEntr
 	}
 	fe, fok := types.T(from).Elem()
 	te, tok := types.T(to).Elem()
-	if fok && tok && !isVectorType(from) && !isVectorType(to) {
+	if fok && tok && !isVectorType(to) {
 		if p, _ := r.pathway(fe.OID, te.OID, ctx); p != pathNone {
 			return pathArray, nil
 		}

@@ -1,6 +1,7 @@
 package functions
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -100,9 +101,20 @@ var recordedFunctions = sync.OnceValue(func() *recordedTable {
 func parseRegproc(t types.OID, s string) (uint32, error) {
 	name := strings.TrimPrefix(foldName(s), "pg_catalog.")
 	var found []uint32
-	plain, _, _ := strings.Cut(name, "(")
+	plain, list, signed := strings.Cut(strings.TrimSuffix(name, ")"), "(")
+	var args []types.OID
+	if signed = signed && t == types.OIDRegprocedure; signed && strings.TrimSpace(list) != "" {
+		for _, a := range strings.Split(list, ",") {
+			oid, ok := types.TypeByName(a)
+			if !ok {
+				return 0, pgerr.Newf(pgerr.UndefinedObject, "type %q does not exist", strings.TrimSpace(a))
+			}
+			args = append(args, oid)
+		}
+	}
 	for _, f := range recordedFunctions().byName[plain] {
-		if f[1] == name && t == types.OIDRegproc || t == types.OIDRegprocedure && f[1]+"("+f[2]+")" == name {
+		ts, ok := parseTypes(f[2])
+		if signed && ok && slices.Equal(ts, args) || !signed && t == types.OIDRegproc {
 			found = append(found, parseOID(f[0]))
 		}
 	}

@@ -24,6 +24,8 @@ var (
 	operatorData string
 	//go:embed data/casts.tsv
 	castData string
+	//go:embed data/keywords.tsv
+	keywordData string // of pg_get_keywords
 )
 
 // Operator is one operator overload. Left is 0 for prefix operators.

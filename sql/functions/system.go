@@ -251,7 +251,7 @@ func catalogFunctions(null, yes, no expr.Kernel) []entry {
 		fn("pg_get_ruledef(oid)", "", null), fn("pg_get_ruledef(oid,bool)", "", null), fn("pg_get_serial_sequence(text,text)", "", null),
 		fn("pg_get_statisticsobjdef_columns(oid)", "", null), fn("pg_get_statisticsobjdef(oid)", "", null), fn("pg_get_functiondef(oid)", "", null), fn("pg_get_function_sqlbody(oid)", "", null),
 		fn("pg_get_partition_constraintdef(oid)", "", null), fn("pg_get_replica_identity_index(regclass)", "", null),
-		fn("pg_relation_is_publishable(regclass)", "", no), fn("pg_relation_filenode(regclass)", "", null),
+		fn("pg_relation_is_publishable(regclass)", "", no), fn("pg_partition_root(regclass)", "", null), fn("pg_relation_filenode(regclass)", "", null),
 		fn("pg_relation_size(regclass)", "", size), fn("pg_relation_size(regclass,text)", "", size), fn("pg_total_relation_size(regclass)", "", size),
 		fn("pg_table_size(regclass)", "", size), fn("pg_indexes_size(regclass)", "", each(func(c *call) error { return c.setInt(0) })),
 		fn("pg_database_size(oid)", "", null), fn("pg_database_size(name)", "", null), // not measured
@@ -269,6 +269,8 @@ func catalogFunctions(null, yes, no expr.Kernel) []entry {
 	for _, name := range [...]string{"type", "function", "operator", "opclass", "opfamily", "collation", "conversion", "ts_parser", "ts_dict", "ts_template", "ts_config"} {
 		out = append(out, fn("pg_"+name+"_is_visible(oid)", "", yes))
 	}
+	out = append(out, entry{id: "pg_stat_get_numscans(oid)", sig: "int8 f t s", doc: "number of scans of a table or index: not counted",
+		impl: impl{kernel: each(func(c *call) error { return c.setInt(0) })}})
 	out = append(out, entry{id: "pg_statistics_obj_is_visible(oid)", sig: "bool f t s", impl: impl{kernel: yes}})
 	for _, t := range [...]struct {
 		name string
@@ -357,6 +359,18 @@ func timezoneNames(c *call) ([][]types.Datum, error) {
 			textDatum(name), textDatum(abbrev), {Type: types.IntervalT, Ivl: types.Interval{Micros: int64(off) * microsPerSecond}},
 			{Type: types.Bool, Bool: types.TimeFromTimestamp(now).In(l).IsDST()},
 		})
+	}
+	return out, nil
+}
+
+func noRows(*call) ([][]types.Datum, error) { return nil, nil }
+
+// keywordRows lists PostgreSQL's keywords: word, category, whether AS may be left out before it, and both in words.
+func keywordRows(*call) ([][]types.Datum, error) {
+	list := rows(keywordData)
+	out := make([][]types.Datum, len(list))
+	for i, f := range list {
+		out[i] = []types.Datum{textDatum(f[0]), {Type: types.T(types.OIDChar), Str: f[1]}, {Type: types.Bool, Bool: f[2] == "t"}, textDatum(f[3]), textDatum(f[4])}
 	}
 	return out, nil
 }
