@@ -63,21 +63,26 @@ func pgcatalogServer(t *testing.T) (*pgx.Conn, string) {
 	return conn, port
 }
 
-// recordedQuery is one query of testdata/pgcatalog/psql14.sql.
+// recordedQuery is one query of a script in testdata/pgcatalog.
 type recordedQuery struct {
 	command string
 	columns string // name type; name type
+	refused string // SQLSTATE it may end with
 	text    string
 }
 
-func recordedQueries(t *testing.T) []recordedQuery {
-	data, err := os.ReadFile(filepath.Join("testdata", "pgcatalog", "psql14.sql"))
+func recordedQueries(t *testing.T, script string) []recordedQuery {
+	data, err := os.ReadFile(filepath.Join("testdata", "pgcatalog", script))
 	require.NoError(t, err)
 	var out []recordedQuery
 	for _, block := range strings.Split(string(data), "\n\n-- ")[1:] {
 		command, rest, _ := strings.Cut(block, "\n")
 		columns, text, _ := strings.Cut(rest, "\n")
-		out = append(out, recordedQuery{command, strings.TrimPrefix(columns, "-- columns: "), text})
+		q := recordedQuery{command: command, columns: strings.TrimSpace(strings.TrimPrefix(columns, "-- columns:")), text: text}
+		if line, rest, _ := strings.Cut(text, "\n"); strings.HasPrefix(line, "-- refused: ") {
+			q.refused, q.text = strings.TrimPrefix(line, "-- refused: "), rest
+		}
+		out = append(out, q)
 	}
 	return out
 }
@@ -96,22 +101,50 @@ func TestPgcatalogQueriesOfPsql(t *testing.T) {
 	}
 	require.NoError(t, rows.Err())
 	insert := strings.NewReplacer(oids...)
-	queries := recordedQueries(t)
+	queries := recordedQueries(t, "psql14.sql")
 	require.Greater(t, len(queries), 90)
 	for i, q := range queries {
 		t.Run(fmt.Sprintf("%03d %s", i, q.command), func(t *testing.T) {
-			results := conn.PgConn().Exec(ctx, insert.Replace(q.text))
-			columns := ""
-			for results.NextResult() {
-				r := results.ResultReader()
-				columns = describeColumns(r.FieldDescriptions()) // known before the first row: empty results have columns too
-				_, err := r.Close()
-				require.NoError(t, hinted(err), q.text)
-			}
-			require.NoError(t, hinted(results.Close()), q.text)
+			columns, err := columnsOf(ctx, conn, insert.Replace(q.text))
+			require.NoError(t, err, q.text)
 			require.Equal(t, q.columns, columns, q.text)
 		})
 	}
+}
+
+// What drivers and tools ask is answered, too.
+func TestPgcatalogQueriesOfClients(t *testing.T) {
+	conn, _ := pgcatalogServer(t)
+	refused := 0
+	for i, q := range recordedQueries(t, "clients.sql") {
+		t.Run(fmt.Sprintf("%03d %s", i, q.command), func(t *testing.T) {
+			columns, err := columnsOf(context.Background(), conn, q.text)
+			var pe *pgconn.PgError
+			if q.refused != "" && errors.As(err, &pe) && pe.Code == q.refused {
+				refused++
+				return
+			}
+			require.NoError(t, err, q.text)
+			if q.columns != "" {
+				require.Equal(t, q.columns, columns, q.text)
+			}
+		})
+	}
+	t.Logf("%d queries are still refused", refused)
+}
+
+// columnsOf runs one query by the simple protocol, as psql does, and describes the columns of its result.
+func columnsOf(ctx context.Context, conn *pgx.Conn, query string) (string, error) {
+	results := conn.PgConn().Exec(ctx, query)
+	columns := ""
+	for results.NextResult() {
+		r := results.ResultReader()
+		columns = describeColumns(r.FieldDescriptions()) // known before the first row: empty results have columns too
+		if _, err := r.Close(); err != nil {
+			return "", hinted(errors.Join(err, results.Close()))
+		}
+	}
+	return columns, hinted(results.Close())
 }
 
 // hinted adds what PostgreSQL clients show below an error.
