@@ -39,6 +39,9 @@ func (b *Base) Params() int { return b.MaxParam }
 
 func (b *Base) base() *Base { return b }
 
+// NoticesOf returns the lexer's remarks about a statement.
+func NoticesOf(st Statement) []*pgerr.Error { return st.base().Notices }
+
 // Query is a SELECT, VALUES, TABLE or WITH query; also the form of every expression inside another statement: an expression e is
 // `SELECT e`, a RETURNING list `SELECT list`, the assignments of an UPDATE `SELECT assign(..) FROM target, .. WHERE ..`.
 // Read Stmt through package pgext (pgext.QueryOf, pgext.ExprOf). It is immutable and may be shared.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Error is a PostgreSQL error report. Pos is a byte offset into the text of the statement that caused it, -1 when unknown.
@@ -24,12 +25,12 @@ type Error struct {
 
 // Newf makes an error of the given code without a position.
 func Newf(code Code, format string, args ...any) *Error {
-	return &Error{Code: code, Message: fmt.Sprintf(format, args...), Pos: -1}
+	return &Error{Code: code, Message: sprintf(format, args...), Pos: -1}
 }
 
 // Wrap makes an error of the given code that keeps cause in its chain; the message is "format: cause".
 func Wrap(code Code, cause error, format string, args ...any) *Error {
-	return &Error{Code: code, Message: fmt.Sprintf(format, args...) + ": " + cause.Error(), Pos: -1, cause: cause}
+	return &Error{Code: code, Message: sprintf(format, args...) + ": " + cause.Error(), Pos: -1, cause: cause}
 }
 
 // Error returns the message alone, as PostgreSQL prints it.
@@ -48,13 +49,13 @@ func (e *Error) At(pos int) *Error {
 
 // WithHint sets the hint.
 func (e *Error) WithHint(format string, args ...any) *Error {
-	e.Hint = fmt.Sprintf(format, args...)
+	e.Hint = sprintf(format, args...)
 	return e
 }
 
 // WithDetail sets the detail.
 func (e *Error) WithDetail(format string, args ...any) *Error {
-	e.Detail = fmt.Sprintf(format, args...)
+	e.Detail = sprintf(format, args...)
 	return e
 }
 
@@ -79,4 +80,12 @@ func CodeOf(err error) Code {
 		return ""
 	}
 	return From(err).Code
+}
+
+// sprintf prints %q as PostgreSQL quotes names in its messages: between double quotes, nothing escaped.
+func sprintf(format string, args ...any) string {
+	if false {
+		_ = fmt.Sprintf(format, args...) // lets vet check the calls of this package
+	}
+	return fmt.Sprintf(strings.ReplaceAll(format, "%q", "\"%s\""), args...)
 }

@@ -166,7 +166,7 @@ func EvalConst(e *Expr, env *Env, lib Library) (types.Datum, error) {
 	x := run{c: &types.Chunk{N: 1}, n: 1, env: env, errs: &errs}
 	a := root.eval(&x, nil)
 	if len(errs.Errs) > 0 {
-		return types.Datum{}, pgerr.From(errs.Errs[0]).At(e.Pos)
+		return types.Datum{}, errs.Errs[0]
 	}
 	d := a.Get(0)
 	d.Type = e.Type
