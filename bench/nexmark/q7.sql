@@ -3,3 +3,4 @@ SELECT b.auction, b.bidder, b.price, b.window_start FROM tumble(bid, date_time, 
   SELECT max(price) AS maxprice, window_start, window_end FROM tumble(bid, date_time, INTERVAL '10 seconds')
   GROUP BY window_start, window_end
 ) m ON b.window_start = m.window_start AND b.price = m.maxprice
+EMIT ON WINDOW CLOSE

@@ -118,7 +118,7 @@ func (c *demoCmd) Run(a *app) (err error) {
 		err = errors.Join(err, web.Shutdown(ctx), db.Close(ctx))
 	}()
 	// The connection outlives Ctrl-C: a view that is being read is read to its end.
-	conn, err := connect(context.WithoutCancel(a.ctx), db)
+	conn, err := connectQuietly(context.WithoutCancel(a.ctx), db)
 	if err != nil {
 		return err
 	}
@@ -133,17 +133,24 @@ func (c *demoCmd) Run(a *app) (err error) {
 	return d.follow(a.ctx, failed, db.Fatal())
 }
 
+// connectQuietly is connect without printing notices.
+func connectQuietly(ctx context.Context, db *streamdb.DB) (*pgx.Conn, error) {
+	cfg, err := pgx.ParseConfig("postgres://streamdb@streamdb/streamdb?sslmode=disable")
+	if err != nil {
+		return nil, err
+	}
+	cfg.DialFunc = db.DialFunc()
+	cfg.LookupFunc = func(context.Context, string) ([]string, error) { return []string{"127.0.0.1"}, nil }
+	return pgx.ConnectConfig(ctx, cfg)
+}
+
 // create makes what is not there yet.
 func (c *demoCmd) create(ctx context.Context, conn *pgx.Conn) error {
 	text := strings.NewReplacer("@start@", time.Now().UTC().Truncate(time.Second).Format(time.DateTime), "@rate@", strconv.Itoa(c.Rate)).Replace(demoSQL)
-	if _, err := conn.Exec(ctx, "SET client_min_messages = warning"); err != nil {
-		return err
-	}
 	stmts, err := sql.Parse(text)
 	if err != nil {
 		return err
 	}
-	conn.Config().OnNotice = nil
 	for _, st := range stmts {
 		if _, err := conn.Exec(ctx, st.SourceText()); err != nil {
 			return err
