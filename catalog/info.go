@@ -68,6 +68,9 @@ func (i *Info) lookup(schema, name string) (uint32, bool) {
 	if o, ok := i.Snap.Lookup(schema, name); ok {
 		return relationOID(o), relationOID(o) != 0
 	}
+	if _, ok := i.Snap.Namespace(schema); !ok || IsSystemSchema(schema) { // the search below looks at every object
+		return 0, false
+	}
 	for _, o := range i.Snap.objects {
 		if o.Constraint == name && o.Schema == schema && objectRelation(o).key() != nil {
 			return indexOID(o), indexOID(o) != 0
