@@ -173,7 +173,7 @@ var psqlCommands = []struct {
 	{`\d t_pkey`, false}, {`\d pg_namespace`, false}, {`\dt`, false}, {`\dt+`, true}, {`\dm`, false}, {`\dm+`, true}, {`\dv`, false}, {`\dv+`, true},
 	{`\di`, false}, {`\di+`, true}, {`\dn`, false}, {`\dn+`, false}, {`\l`, false}, {`\l+`, true}, {`\du`, false}, {`\du+`, false}, {`\df abs`, false},
 	{`\df`, true}, {`\df+ abs`, true}, {`\dT`, false}, {`\dT+`, false}, {`\dx`, false}, {`\dp`, false}, {`\det`, false}, {`\dE`, false}, {`\sv v`, false},
-	{`\da sum`, false}, {`\dC`, true}, {`\do =`, true}, {`\db`, false}, {`\dL`, false}, {`\dA`, false}, {`\des`, false}, {`\dew`, false},
+	{`\da sum`, true}, {`\dC`, true}, {`\do =`, true}, {`\db`, false}, {`\dL`, false}, {`\dA`, false}, {`\des`, false}, {`\dew`, false},
 	{`\dv streamdb.*`, true}, {`\d streamdb.jobs`, true}, {`\dS`, true}, {`\dd`, true}, {`\dO`, false}, {`\dD`, false}, {`\dc`, false}, {`\dX`, false},
 	{`\dRp`, false}, {`\dy`, false}, {`\ddp`, false},
 }
