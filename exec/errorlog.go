@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"encoding/json"
 	"fmt"
 	"sort"
 	"strconv"
@@ -131,11 +132,20 @@ func (l *errorLog) list() []ErrorRow {
 	return out
 }
 
-func (l *errorLog) restore(rows []ErrorRow) {
+// load restores what a checkpoint has kept.
+func (l *errorLog) load(data []byte) error {
+	if len(data) == 0 {
+		return nil
+	}
+	var rows []ErrorRow
+	if err := json.Unmarshal(data, &rows); err != nil {
+		return pgerr.Wrap(pgerr.DataCorrupted, err, "rows of the errors relation are malformed")
+	}
 	for _, r := range rows {
 		l.add(errorKey{operator: r.Operator, code: r.Code, msg: r.Message, row: r.Row, late: r.Late}, r.Name, r.Weight)
 	}
 	l.changed.Store(false)
+	return nil
 }
 
 // Errors lists the job's rows of streamdb.errors and streamdb.late_rows.

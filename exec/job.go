@@ -202,6 +202,10 @@ func (j *Job) prepare() error {
 	} else {
 		r.done = r.from.Epoch
 		j.lastSnap = r.from.Checkpoint
+		if err := r.errors.load(r.from.Operators[operatorErrors]); err != nil {
+			r.detach()
+			return firstError(fmt.Errorf("restore errors of %s: %w", j.Spec.Name, err), store.Close())
+		}
 	}
 	if err := r.build(); err != nil {
 		r.detach()
