@@ -11,6 +11,7 @@ import (
 
 	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/sql"
 	"github.com/streamdb/streamdb/state"
 	"github.com/streamdb/streamdb/types"
 )
@@ -51,8 +52,24 @@ type tables struct {
 	lastSnap, completed uint64
 	unchanged           map[uint64]bool
 	background          sync.WaitGroup
-	pending             sync.Mutex // one snapshot or flush at a time
+	tail                chan struct{} // closed when the newest snapshot or flush has ended; owned by the clock's goroutine
 	flushing            atomic.Bool
+}
+
+// later runs f in the background, after all that was given before: what is sealed first must be written first, or a checkpoint would
+// hold changes of later epochs. Runs on the owner.
+func (tb *tables) later(f func()) {
+	prev, done := tb.tail, make(chan struct{})
+	tb.tail = done
+	tb.background.Add(1)
+	go func() {
+		defer tb.background.Done()
+		defer close(done)
+		if prev != nil {
+			<-prev
+		}
+		f()
+	}()
 }
 
 // walMark says that records up to lsn belong to epochs up to epoch.
@@ -159,7 +176,7 @@ func (e *Engine) Commit(ctx context.Context, writes []TableWrite) (uint64, error
 	req := &commitReq{writes: writes, reply: make(chan commitReply, 1)}
 	select {
 	case e.clock.txns <- req:
-	case <-e.clock.quit:
+	case <-e.clock.stopped:
 		return 0, errClosed
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
@@ -168,7 +185,7 @@ func (e *Engine) Commit(ctx context.Context, writes []TableWrite) (uint64, error
 	select {
 	case r := <-req.reply:
 		return r.epoch, r.err
-	case <-e.clock.quit:
+	case <-e.clock.stopped:
 		select {
 		case r := <-req.reply:
 			return r.epoch, r.err
@@ -239,16 +256,12 @@ func (tb *tables) flush() {
 		return
 	}
 	sealed := tb.store.Seal(0)
-	tb.background.Add(1)
-	go func() {
-		defer tb.background.Done()
+	tb.later(func() {
 		defer tb.flushing.Store(false)
-		tb.pending.Lock()
-		defer tb.pending.Unlock()
 		if err := tb.store.Flush(context.Background(), []*state.Sealed{sealed}); err != nil {
 			tb.engine.cfg.Logger.Error().Err(err).Msg("flush tables")
 		}
-	}()
+	})
 }
 
 type undoStep struct {
@@ -315,7 +328,7 @@ func (w *TableWrite) duplicate(row []byte) error {
 		if i > 0 {
 			names, vals = names+", ", vals+", "
 		}
-		names += w.Table.Schema[k].Name
+		names += sql.QuoteIdent(w.Table.Schema[k].Name)
 		vals += string(types.AppendText(nil, types.DefaultFormat(), c.Cols[k], 0))
 	}
 	return err.WithDetail("Key (%s)=(%s) already exists.", names, vals)
@@ -529,11 +542,7 @@ func (tb *tables) seal(id, epoch uint64) {
 	}
 	tb.epochs[id] = epoch
 	tb.mu.Unlock()
-	tb.background.Add(1)
-	go func() {
-		defer tb.background.Done()
-		tb.pending.Lock()
-		defer tb.pending.Unlock()
+	tb.later(func() {
 		snap, err := tb.store.Snapshot(context.Background(), id, []*state.Sealed{sealed})
 		if err != nil {
 			tb.finish(id, nil, err)
@@ -547,7 +556,7 @@ func (tb *tables) seal(id, epoch uint64) {
 		js := &checkpoint.JobState{Job: TablesID, Name: tb.Name(), Checkpoint: id, Epoch: epoch, State: snap, Parallelism: 1, Unchanged: unchanged}
 		js.Subtasks = []checkpoint.SubtaskStats{{Operator: "tables", Sync: sync, Async: time.Since(began) - sync, Acknowledged: time.Now(), Bytes: snap.NewBytes, FullBytes: snap.FullSize}}
 		tb.finish(id, js, nil)
-	}()
+	})
 }
 
 func (tb *tables) finish(id uint64, js *checkpoint.JobState, err error) {

@@ -12,6 +12,8 @@ import (
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/planner"
 	"github.com/streamdb/streamdb/sql"
+	"github.com/streamdb/streamdb/sql/expr"
+	"github.com/streamdb/streamdb/sql/functions"
 	"github.com/streamdb/streamdb/types"
 )
 
@@ -102,18 +104,18 @@ func (d *dispatch) columnsOf(def *sql.TableDef, o *catalog.Object) error {
 		return pgerr.Newf(pgerr.TooManyColumns, "tables can have at most %d columns", maxColumns)
 	}
 	key := []sql.Ident(nil)
-	constraint := ""
+	constraint, keyPos := "", -1
 	setKey := func(cols []sql.Ident, name string, pos int) error {
 		if key != nil {
 			return pgerr.Newf(pgerr.InvalidTableDefinition, "multiple primary keys for table %q are not allowed", o.Name).At(pos)
 		}
-		key, constraint = cols, name
+		key, constraint, keyPos = cols, name, pos
 		return nil
 	}
 	for i := range def.Columns {
 		c := &def.Columns[i]
 		if o.Column(c.Name) >= 0 {
-			return pgerr.Newf(pgerr.DuplicateColumn, "column %q specified more than once", c.Name).At(c.Pos)
+			return pgerr.Newf(pgerr.DuplicateColumn, "column %q specified more than once", c.Name)
 		}
 		if c.Name == rowIDColumn {
 			return pgerr.Newf(pgerr.ReservedName, "column name %q is reserved", c.Name).At(c.Pos)
@@ -168,10 +170,10 @@ func (d *dispatch) columnsOf(def *sql.TableDef, o *catalog.Object) error {
 	for _, k := range key {
 		i := o.Column(k.Name)
 		if i < 0 {
-			return pgerr.Newf(pgerr.UndefinedColumn, "column %q named in key does not exist", k.Name).At(k.Pos)
+			return pgerr.Newf(pgerr.UndefinedColumn, "column %q named in key does not exist", k.Name).At(keyPos)
 		}
 		if slices.Contains(o.Key, i) {
-			return pgerr.Newf(pgerr.DuplicateColumn, "column %q appears twice in primary key constraint", k.Name).At(k.Pos)
+			return pgerr.Newf(pgerr.DuplicateColumn, "column %q appears twice in primary key constraint", k.Name).At(keyPos)
 		}
 		o.Columns[i].NotNull = true
 		o.Key = append(o.Key, i)
@@ -182,7 +184,7 @@ func (d *dispatch) columnsOf(def *sql.TableDef, o *catalog.Object) error {
 		}
 		o.Constraint = constraint
 	}
-	return d.bindColumns(o)
+	return d.bindColumns(def, o)
 }
 
 func (d *dispatch) addCheck(o *catalog.Object, tc sql.TableConstraint, column string) {
@@ -201,43 +203,90 @@ func (d *dispatch) addCheck(o *catalog.Object, tc sql.TableConstraint, column st
 }
 
 // bindColumns checks the expressions of a definition: defaults, generated columns, CHECK.
-func (d *dispatch) bindColumns(o *catalog.Object) error {
+func (d *dispatch) bindColumns(def *sql.TableDef, o *catalog.Object) error {
 	opts := d.ss.planOptions(d.ss.srv.catalog.Snapshot(), nil)
-	bind := func(text string, schema types.Schema) (types.Type, error) {
-		q, err := parseExpression(text)
-		if err != nil {
-			return types.Type{}, err
-		}
-		e, err := planner.BindScalar(q, schema, opts)
-		if err != nil {
-			var pe *pgerr.Error
-			if errors.As(err, &pe) {
-				pe.Pos = -1 // the position counts in the stored expression, not in the statement
+	for i := range def.Columns {
+		c := &def.Columns[i]
+		switch {
+		case c.Default != nil && c.Generated != nil:
+			return pgerr.Newf(pgerr.SyntaxError, "both default and generation expression specified for column %q of table %q", c.Name, o.Name).At(c.Pos)
+		case c.Default != nil:
+			if err := bindDefault(c, o.Columns[i].Type, opts); err != nil {
+				return err
 			}
-			return types.Type{}, err
-		}
-		return e.Type, nil
-	}
-	for _, c := range o.Columns {
-		if c.Default != "" {
-			if _, err := bind(c.Default, nil); err != nil {
+		case c.Generated != nil:
+			if err := d.bindGenerated(c, o, opts); err != nil {
 				return err
 			}
 		}
-		if c.Generated != "" {
-			if _, err := bind(c.Generated, o.Stored()); err != nil {
+		for _, ck := range c.Checks {
+			if err := bindCheck(ck.Check, o, opts); err != nil {
 				return err
 			}
 		}
 	}
-	for _, c := range o.Checks {
-		t, err := bind(c.Text, o.Stored())
-		if err != nil {
-			return err
+	for _, tc := range def.Constraints {
+		if tc.Kind == sql.ConstraintCheck {
+			if err := bindCheck(tc.Check, o, opts); err != nil {
+				return err
+			}
 		}
-		if t.OID != types.OIDBool && t.OID != types.OIDUnknown {
-			return pgerr.Newf(pgerr.DatatypeMismatch, "argument of CHECK must be type boolean, not type %s", t)
+	}
+	return nil
+}
+
+func bindDefault(c *sql.ColumnDef, t types.Type, opts planner.Options) error {
+	e, err := planner.BindScalar(c.Default, nil, opts)
+	if err != nil {
+		return err
+	}
+	if e.Type.OID != types.OIDUnknown && e.Type.OID != t.OID && !opts.Registry.CanCast(e.Type, t, functions.Assignment) {
+		return pgerr.Newf(pgerr.DatatypeMismatch, "column %q is of type %s but default expression is of type %s", c.Name, types.T(t.OID), types.T(e.Type.OID)).
+			WithHint("You will need to rewrite or cast the expression.")
+	}
+	_, err = planner.CastScalar(e, t, opts)
+	return err
+}
+
+func (d *dispatch) bindGenerated(c *sql.ColumnDef, o *catalog.Object, opts planner.Options) error {
+	e, err := planner.BindScalar(c.Generated, o.Stored(), opts)
+	if err != nil {
+		return err
+	}
+	var bad error
+	e.Walk(func(x *expr.Expr) bool {
+		switch x.Kind {
+		case expr.Column:
+			if o.Columns[x.Col].Generated != "" && bad == nil {
+				bad = pgerr.Newf(pgerr.InvalidObjectDefinition, "cannot use generated column %q in column generation expression", o.Columns[x.Col].Name).At(x.Pos).
+					WithDetail("A generated column cannot reference another generated column.")
+			}
+		case expr.Call:
+			if f, ok := opts.Registry.ByID(x.Func); ok && f.Volatility != functions.Immutable && bad == nil {
+				bad = pgerr.Newf(pgerr.InvalidObjectDefinition, "generation expression is not immutable")
+			}
 		}
+		return bad == nil
+	})
+	if bad != nil {
+		return bad
+	}
+	t := o.Columns[o.Column(c.Name)].Type
+	if e.Type.OID != types.OIDUnknown && e.Type.OID != t.OID && !opts.Registry.CanCast(e.Type, t, functions.Assignment) {
+		return pgerr.Newf(pgerr.DatatypeMismatch, "column %q is of type %s but generation expression is of type %s", c.Name, types.T(t.OID), types.T(e.Type.OID)).
+			WithHint("You will need to rewrite or cast the expression.")
+	}
+	_, err = planner.CastScalar(e, t, opts)
+	return err
+}
+
+func bindCheck(q *sql.Query, o *catalog.Object, opts planner.Options) error {
+	e, err := planner.BindScalar(q, o.Stored(), opts)
+	if err != nil {
+		return err
+	}
+	if e.Type.OID != types.OIDBool && e.Type.OID != types.OIDUnknown {
+		return pgerr.Newf(pgerr.DatatypeMismatch, "argument of CHECK must be type boolean, not type %s", e.Type).At(e.Pos)
 	}
 	return nil
 }

@@ -48,9 +48,13 @@ func (d *dispatch) drop(st *sql.Drop) error {
 	var spaces []string
 	for _, n := range st.Names {
 		if st.Kind == sql.KindSchema {
-			if _, ok := snap.Namespace(n.Name); !ok {
+			space, ok := snap.Namespace(n.Name)
+			if ok && !catalog.IsUserID(uint64(space.OID)) {
+				return pgerr.Newf(pgerr.DependentObjectsStillExist, "cannot drop schema %s because it is required by the database system", n.Name)
+			}
+			if !ok {
 				if !st.IfExists {
-					return pgerr.Newf(pgerr.InvalidSchemaName, "schema %q does not exist", n.Name).At(n.Pos)
+					return pgerr.Newf(pgerr.InvalidSchemaName, "schema %q does not exist", n.Name)
 				}
 				if err := d.ss.notice("NOTICE", pgerr.SuccessfulCompletion, "schema %q does not exist, skipping", n.Name); err != nil {
 					return err
@@ -107,18 +111,19 @@ func (d *dispatch) withDependents(snap *catalog.Snapshot, targets []*catalog.Obj
 	has := func(list []*catalog.Object, o *catalog.Object) bool {
 		return slices.ContainsFunc(list, func(x *catalog.Object) bool { return x.ID == o.ID })
 	}
-	for _, t := range targets {
-		for _, dep := range snap.Dependents(t.ID) {
-			if !has(targets, dep) && !has(extra, dep) {
-				extra = append(extra, dep)
-				detail = append(detail, fmt.Sprintf("%s %s depends on %s %s", dep.Kind, sql.QuoteIdent(dep.Name), t.Kind, sql.QuoteIdent(t.Name)))
-			}
-		}
-	}
 	if len(spaces) > 0 {
 		for _, t := range targets {
 			extra = append(extra, t)
-			detail = append(detail, fmt.Sprintf("%s %s depends on schema %s", t.Kind, sql.QuoteIdent(t.Name), t.Schema))
+			detail = append(detail, fmt.Sprintf("%s depends on schema %s", d.describe(t), sql.QuoteIdent(t.Schema)))
+		}
+	}
+	for queue := slices.Clone(targets); len(queue) > 0; queue = queue[1:] {
+		t := queue[0]
+		for _, dep := range snap.Objects() {
+			if slices.Contains(dep.DependsOn, t.ID) && !has(targets, dep) && !has(extra, dep) {
+				extra, queue = append(extra, dep), append(queue, dep)
+				detail = append(detail, fmt.Sprintf("%s depends on %s", d.describe(dep), d.describe(t)))
+			}
 		}
 	}
 	if len(extra) > 0 && !cascade {
@@ -126,7 +131,7 @@ func (d *dispatch) withDependents(snap *catalog.Snapshot, targets []*catalog.Obj
 		if len(spaces) > 0 {
 			what = "schema " + spaces[0]
 		} else {
-			what = fmt.Sprintf("%s %s", targets[0].Kind, sql.QuoteIdent(targets[0].Name))
+			what = d.describe(targets[0])
 		}
 		return nil, pgerr.Newf(pgerr.DependentObjectsStillExist, "cannot drop %s because other objects depend on it", what).
 			WithDetail("%s", strings.Join(detail, "\n")).WithHint("Use DROP ... CASCADE to drop the dependent objects too.")
@@ -134,7 +139,7 @@ func (d *dispatch) withDependents(snap *catalog.Snapshot, targets []*catalog.Obj
 	switch len(extra) {
 	case 0:
 	case 1:
-		if err := d.ss.notice("NOTICE", pgerr.SuccessfulCompletion, "drop cascades to %s %s", extra[0].Kind, sql.QuoteIdent(extra[0].Name)); err != nil {
+		if err := d.ss.notice("NOTICE", pgerr.SuccessfulCompletion, "drop cascades to %s", d.describe(extra[0])); err != nil {
 			return nil, err
 		}
 	default:
@@ -142,7 +147,7 @@ func (d *dispatch) withDependents(snap *catalog.Snapshot, targets []*catalog.Obj
 		e.Severity = "NOTICE"
 		var lines []string
 		for _, o := range extra {
-			lines = append(lines, fmt.Sprintf("drop cascades to %s %s", o.Kind, sql.QuoteIdent(o.Name)))
+			lines = append(lines, "drop cascades to "+d.describe(o))
 		}
 		if err := d.ss.notifier.Notice(e.WithDetail("%s", strings.Join(lines, "\n"))); err != nil {
 			return nil, err
@@ -202,4 +207,13 @@ func (d *dispatch) jobsNamed(n *sql.Name) ([]*exec.Job, error) {
 		return nil, pgerr.Newf(pgerr.WrongObjectType, "%q is not a materialized view", n.Name).At(n.Pos)
 	}
 	return []*exec.Job{j}, nil
+}
+
+// describe names an object in messages: with its schema where the search path does not find it.
+func (d *dispatch) describe(o *catalog.Object) string {
+	name := sql.QuoteIdent(o.Name)
+	if found, ok := d.ss.resolve(sql.Name{Name: o.Name}); !ok || found.ID != o.ID {
+		name = qualified(o)
+	}
+	return string(o.Kind) + " " + name
 }

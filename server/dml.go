@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/streamdb/streamdb/catalog"
@@ -30,9 +31,6 @@ func planChange(st sql.Statement, o planner.Options) (*planner.PlannedChange, er
 // change runs INSERT, UPDATE, DELETE.
 func (d *dispatch) change(st sql.Statement) error {
 	ss := d.ss
-	if ss.tx.readOnly {
-		return pgerr.Newf(pgerr.ReadOnlySQLTransaction, "cannot execute %s in a read-only transaction", statementName(st))
-	}
 	p := d.pre
 	if p == nil || p.change == nil {
 		p = &prepared{stmt: st}
@@ -45,6 +43,9 @@ func (d *dispatch) change(st sql.Statement) error {
 	obj, ok := ss.srv.catalog.Snapshot().Get(p.change.Target.ID)
 	if !ok || obj.Kind != catalog.Table {
 		return pgerr.Newf(pgerr.WrongObjectType, "cannot change %q", p.change.Target.Name).WithHint("Only tables can be written to.")
+	}
+	if oc := p.change.OnConflict; oc != nil && oc.Constraint != "" && oc.Constraint != obj.Constraint {
+		return pgerr.Newf(pgerr.UndefinedObject, "constraint %q for table %q does not exist", oc.Constraint, obj.Name)
 	}
 	// Alone in its transaction the statement can be run again after a conflict, and UPDATE and DELETE wait for each other instead.
 	alone := !ss.tx.explicit && len(ss.tx.writes) == 0 && d.last
@@ -229,6 +230,9 @@ func (c *changer) insert(ch *types.Chunk, r int, current *exec.Version) error {
 			old = e.Old
 		}
 		c.w.put(key, old, row)
+		if c.p.change.OnConflict != nil {
+			c.touch(key)
+		}
 		return c.returnRow(ch, nil, r)
 	}
 	oc := c.p.change.OnConflict
@@ -238,6 +242,10 @@ func (c *changer) insert(ch *types.Chunk, r int, current *exec.Version) error {
 	c.rows--
 	if oc.DoNothing {
 		return nil
+	}
+	if c.seen[string(key)] {
+		return pgerr.Newf(pgerr.CardinalityViolation, "ON CONFLICT DO UPDATE command cannot affect row a second time").
+			WithHint("Ensure that no rows proposed for insertion within the same command have duplicate constrained values.")
 	}
 	return c.conflict(oc, append([]byte(nil), existing...), key, ch, r)
 }
@@ -280,7 +288,16 @@ func (c *changer) conflict(oc *planner.PlannedConflict, existing, key []byte, pr
 	}
 	c.rows++
 	c.w.put(key, existing, row)
+	c.touch(key)
 	return c.returnRow(next, nil, 0)
+}
+
+// touch remembers that the statement has changed the row with the key.
+func (c *changer) touch(key []byte) {
+	if c.seen == nil {
+		c.seen = map[string]bool{}
+	}
+	c.seen[string(key)] = true
 }
 
 func (c *changer) eval(e *expr.Expr, ch *types.Chunk) (*types.Vector, error) {
@@ -302,10 +319,7 @@ func (c *changer) update(old, next *types.Chunk, extra []*types.Vector, r int) e
 		c.rows-- // joined rows of UPDATE … FROM may name a row twice: the first counts
 		return nil
 	}
-	if c.seen == nil {
-		c.seen = map[string]bool{}
-	}
-	c.seen[string(oldKey)] = true
+	c.touch(oldKey)
 	if err := c.verify(next, r); err != nil {
 		return err
 	}
@@ -345,7 +359,7 @@ func (c *changer) duplicate(ch *types.Chunk, r int) error {
 		if i > 0 {
 			names, vals = names+", ", vals+", "
 		}
-		names += c.obj.Columns[k].Name
+		names += sql.QuoteIdent(c.obj.Columns[k].Name)
 		vals += string(types.AppendText(nil, c.env.Format, ch.Cols[k], r))
 	}
 	return err.WithDetail("Key (%s)=(%s) already exists.", names, vals)
@@ -492,7 +506,7 @@ func (d *dispatch) truncate(st *sql.Truncate) error {
 	for _, n := range st.Tables {
 		o, ok := d.ss.resolve(n)
 		if !ok {
-			return undefinedRelation(n)
+			return atNowhere(undefinedRelation(n))
 		}
 		if o.Kind != catalog.Table {
 			return pgerr.Newf(pgerr.WrongObjectType, "%q is not a table", n.Name)
@@ -519,6 +533,15 @@ func qualified(o *catalog.Object) string {
 
 func undefinedRelation(n sql.Name) error {
 	return pgerr.Newf(pgerr.UndefinedTable, "relation %q does not exist", n.Key()).At(n.Pos)
+}
+
+// atNowhere takes the position from an error of a statement for which PostgreSQL reports none.
+func atNowhere(err error) error {
+	var e *pgerr.Error
+	if errors.As(err, &e) {
+		e.Pos = -1
+	}
+	return err
 }
 
 // parseExpression parses the text of a stored expression.

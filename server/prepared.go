@@ -78,6 +78,9 @@ func (ss *session) parsePrepared(name, text string, oids []uint32) (*prepared, e
 		return p, nil
 	case 1:
 		p.stmt = stmts[0]
+		if err := ss.remarks(p.stmt); err != nil {
+			return nil, err
+		}
 	default:
 		return nil, pgerr.Newf(pgerr.SyntaxError, "cannot insert multiple commands into a prepared statement")
 	}

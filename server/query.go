@@ -161,7 +161,11 @@ func (ss *session) warnAbout(pins *exec.Pinned) error {
 				}
 			}
 		}
-		if err := ss.notice("WARNING", pgerr.Warning, "%d rows are missing from materialized view %q because their evaluation failed; see streamdb.errors", n, v.Relation.Name); err != nil {
+		are := "rows are"
+		if n == 1 {
+			are = "row is"
+		}
+		if err := ss.notice("WARNING", pgerr.Warning, "%d %s missing from materialized view %q because their evaluation failed; see streamdb.errors", n, are, v.Relation.Name); err != nil {
 			return err
 		}
 	}

@@ -44,6 +44,7 @@ func (s *Server) NewSession(ctx context.Context, p pgwire.StartupParams, n pgwir
 			return nil, err
 		}
 	}
+	ss.vars.beginTx()
 	ss.vars.startup()
 	ss.tx = &txn{}
 	s.sessions.Store(p.ProcessID, ss)
@@ -101,13 +102,26 @@ func (ss *session) SimpleQuery(ctx context.Context, text string, w pgwire.Result
 		return w.EmptyQuery()
 	}
 	for i, st := range stmts {
-		if n := st.Params(); n > 0 {
+		if err := ss.remarks(st); err != nil {
+			return err
+		}
+		if _, prepare := st.(*sql.Prepare); !prepare && st.Params() > 0 {
 			ss.fail()
-			return pgerr.Newf(pgerr.UndefinedParameter, "there is no parameter $%d", n)
+			return pgerr.Newf(pgerr.UndefinedParameter, "there is no parameter $%d", st.Params())
 		}
 		last := i == len(stmts)-1
 		if err := ss.run(ctx, st, nil, w, last); err != nil {
 			ss.fail()
+			return err
+		}
+	}
+	return nil
+}
+
+// remarks sends the notices that parsing a statement gave.
+func (ss *session) remarks(st sql.Statement) error {
+	for _, n := range sql.NoticesOf(st) {
+		if err := ss.notifier.Notice(n); err != nil {
 			return err
 		}
 	}

@@ -1,7 +1,9 @@
 package server
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"sort"
 	"strconv"
 	"strings"
@@ -12,6 +14,7 @@ import (
 	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/pgwire"
+	"github.com/streamdb/streamdb/sql"
 	"github.com/streamdb/streamdb/state"
 	"github.com/streamdb/streamdb/types"
 )
@@ -89,10 +92,10 @@ func settings() []setting {
 		{name: "on_error", value: "divert", scope: scopeJob, check: oneOf("divert", "raise"), doc: "Rows whose evaluation fails: divert to streamdb.errors, or raise when the view is read."},
 		{name: "state.backend.type", value: string(state.BackendPebble), scope: scopeJob, check: backend, doc: "State of new jobs: pebble or memory.", aliases: []string{"state.backend"}},
 
-		{name: checkpoint.SettingInterval, value: cp.Interval.String(), scope: scopeServer, check: duration, doc: "Time between periodic checkpoints; 0: none."},
-		{name: checkpoint.SettingMinPause, value: cp.MinPause.String(), scope: scopeServer, check: duration, doc: "Least time between the end of a checkpoint and the next."},
-		{name: checkpoint.SettingTimeout, value: cp.Timeout.String(), scope: scopeServer, check: duration, doc: "A checkpoint that takes longer is given up."},
-		{name: checkpoint.SettingGroupWindow, value: cp.GroupWindow.String(), scope: scopeServer, check: duration, doc: "How long finished jobs wait for slower ones to be published together."},
+		{name: checkpoint.SettingInterval, value: durationText(cp.Interval), scope: scopeServer, check: duration, doc: "Time between periodic checkpoints; 0: none."},
+		{name: checkpoint.SettingMinPause, value: durationText(cp.MinPause), scope: scopeServer, check: duration, doc: "Least time between the end of a checkpoint and the next."},
+		{name: checkpoint.SettingTimeout, value: durationText(cp.Timeout), scope: scopeServer, check: duration, doc: "A checkpoint that takes longer is given up."},
+		{name: checkpoint.SettingGroupWindow, value: durationText(cp.GroupWindow), scope: scopeServer, check: duration, doc: "How long finished jobs wait for slower ones to be published together."},
 		{name: checkpoint.SettingRetained, value: strconv.Itoa(cp.Retained), scope: scopeServer, check: integer(1, 1000), doc: "Completed checkpoints kept."},
 		{name: checkpoint.SettingTolerableFailures, value: strconv.Itoa(cp.TolerableFailures), scope: scopeServer, check: integer(0, 1000), doc: "Checkpoints a job may fail in a row before it restarts."},
 		{name: "chunk_rows", value: strconv.Itoa(types.MaxChunkRows), scope: scopeReadOnly, check: integer(1, types.MaxChunkRows), doc: "Rows per chunk; set it in the configuration."},
@@ -130,19 +133,52 @@ func syncCommit(s string) (string, error) {
 
 func integer(low, high int) func(string) (string, error) {
 	return func(s string) (string, error) {
-		n, err := strconv.Atoi(s)
-		if err != nil || n < low || n > high {
+		n, err := strconv.Atoi(strings.TrimSpace(s))
+		if err != nil {
 			return "", fmt.Errorf("an integer between %d and %d is required", low, high)
+		}
+		if n < low || n > high {
+			return "", &rangeError{value: strconv.Itoa(n), low: strconv.Itoa(low), high: strconv.Itoa(high)}
 		}
 		return strconv.Itoa(n), nil
 	}
 }
 
+// rangeError is a number outside of a parameter's range.
+type rangeError struct{ value, low, high string }
+
+func (e *rangeError) Error() string {
+	return fmt.Sprintf("%s is outside the valid range (%s .. %s)", e.value, e.low, e.high)
+}
+
+// maxTimeout is the longest of PostgreSQL's timeouts, in milliseconds.
+const maxTimeout = 1<<31 - 1
+
 func duration(s string) (string, error) {
-	if _, err := parseDuration(s); err != nil {
+	if n, err := strconv.ParseInt(strings.TrimSpace(s), 10, 64); err == nil && (n < 0 || n > maxTimeout) {
+		return "", &rangeError{value: strconv.FormatInt(n, 10) + " ms", low: "0", high: strconv.Itoa(maxTimeout)}
+	}
+	d, err := parseDuration(s)
+	if err != nil {
 		return "", err
 	}
-	return s, nil
+	return durationText(d), nil
+}
+
+// durationText prints a duration with the largest unit that leaves no fraction, as PostgreSQL does.
+func durationText(d time.Duration) string {
+	if d == 0 {
+		return "0"
+	}
+	for _, u := range []struct {
+		unit time.Duration
+		name string
+	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "min"}, {time.Second, "s"}, {time.Millisecond, "ms"}, {time.Microsecond, "us"}} {
+		if d%u.unit == 0 {
+			return strconv.FormatInt(int64(d/u.unit), 10) + u.name
+		}
+	}
+	return d.String()
 }
 
 // parseDuration reads PostgreSQL's (plain milliseconds, '5s', '1min', '2h') and Go's forms ('1m30s').
@@ -273,6 +309,10 @@ func (s *setting) normalise(v string) (string, error) {
 		return v, nil
 	}
 	n, err := s.check(v)
+	var out *rangeError
+	if errors.As(err, &out) {
+		return "", pgerr.Newf(pgerr.InvalidParameterValue, "%s is outside the valid range for parameter %q (%s .. %s)", out.value, s.name, out.low, out.high)
+	}
 	if err != nil {
 		return "", pgerr.Newf(pgerr.InvalidParameterValue, "invalid value for parameter %q: %q", s.name, v).WithHint("%s.", capital(err.Error()))
 	}
@@ -378,18 +418,19 @@ func (s *Server) alterSystem(name, value string, reset bool) error {
 
 // sessionVars are a session's values over the server's.
 type sessionVars struct {
-	srv    *serverSettings
-	vals   map[string]string
-	reset  map[string]string // what RESET goes back to
-	undo   []map[string]string
-	local  map[string]string // values before SET LOCAL, back at the end of the transaction
-	fmt    *types.Format
-	path   []string
-	notify func(name, value string) error
+	srv   *serverSettings
+	vals  map[string]string
+	reset map[string]string // what RESET goes back to
+	// Changes are transactional: before holds the values that a rollback brings back, after those that a commit leaves (SET LOCAL does not
+	// change these). Both are nil while the transaction has changed nothing.
+	before, after map[string]string
+	fmt           *types.Format
+	path          []string
+	notify        func(name, value string) error
 }
 
 func (s *Server) newSessionVars(user string) *sessionVars {
-	v := &sessionVars{srv: s.settings, vals: map[string]string{}, local: map[string]string{}}
+	v := &sessionVars{srv: s.settings, vals: map[string]string{}}
 	s.settings.mu.RLock()
 	for k, x := range s.settings.vals {
 		v.vals[k] = x
@@ -401,9 +442,14 @@ func (s *Server) newSessionVars(user string) *sessionVars {
 
 // startup makes the present values those that RESET goes back to.
 func (v *sessionVars) startup() {
-	v.reset = make(map[string]string, len(v.vals))
-	for k, x := range v.vals {
-		v.reset[k] = x
+	v.reset = maps.Clone(v.vals)
+	v.before, v.after = nil, nil
+}
+
+// changing is called before a change within a transaction.
+func (v *sessionVars) changing() {
+	if v.before == nil {
+		v.before, v.after = maps.Clone(v.vals), maps.Clone(v.vals)
 	}
 }
 
@@ -428,11 +474,15 @@ func (v *sessionVars) set(name string, values []string, local bool) error {
 	value := strings.Join(values, ", ")
 	st, err := v.srv.table.find(name)
 	if err != nil {
-		if strings.Contains(name, ".") && !strings.HasPrefix(strings.ToLower(name), "execution.") && !strings.HasPrefix(strings.ToLower(name), "streamdb.") {
-			v.vals[strings.ToLower(name)] = value // a customised option, as PostgreSQL allows
-			return nil
+		if !customised(name) {
+			return err
 		}
-		return err
+		v.changing()
+		v.vals[strings.ToLower(name)] = value
+		if !local {
+			v.after[strings.ToLower(name)] = value
+		}
+		return nil
 	}
 	switch st.scope {
 	case scopeReadOnly:
@@ -441,22 +491,27 @@ func (v *sessionVars) set(name string, values []string, local bool) error {
 		return pgerr.Newf(pgerr.CantChangeRuntimeParam, "parameter %q cannot be set for a session", st.name).WithHint("Use ALTER SYSTEM SET.")
 	}
 	if st.name == "search_path" {
-		quoted := make([]string, len(values))
-		for i, s := range values {
-			quoted[i] = s
-		}
-		value = strings.Join(quoted, ", ")
+		value = joinPath(values)
 	}
 	if value, err = st.normalise(value); err != nil {
 		return err
 	}
-	if local {
-		if _, ok := v.local[st.name]; !ok {
-			v.local[st.name] = v.vals[st.name]
-		}
+	v.change(st, value, local)
+	return nil
+}
+
+// customised reports whether a name is one that applications may invent: class.name, the class not one of the server's.
+func customised(name string) bool {
+	class, _, ok := strings.Cut(strings.ToLower(name), ".")
+	return ok && class != "execution" && class != "state" && class != catalog.SystemSchema
+}
+
+func (v *sessionVars) change(st *setting, value string, local bool) {
+	v.changing()
+	if !local {
+		v.after[st.name] = value
 	}
 	v.assign(st, value)
-	return nil
 }
 
 func (v *sessionVars) assign(st *setting, value string) {
@@ -470,31 +525,70 @@ func (v *sessionVars) assign(st *setting, value string) {
 func (v *sessionVars) resetOne(name string) error {
 	st, err := v.srv.table.find(name)
 	if err != nil {
-		return err
+		if !customised(name) {
+			return err
+		}
+		v.changing()
+		if _, ok := v.vals[strings.ToLower(name)]; ok { // once used it stays known, with an empty value
+			v.vals[strings.ToLower(name)], v.after[strings.ToLower(name)] = "", ""
+		}
+		return nil
 	}
 	if st.scope == scopeReadOnly || st.scope == scopeServer {
 		return pgerr.Newf(pgerr.CantChangeRuntimeParam, "parameter %q cannot be changed", st.name)
 	}
-	v.assign(st, v.reset[st.name])
+	v.change(st, v.reset[st.name], false)
 	return nil
 }
 
 func (v *sessionVars) resetAll() {
 	for i := range v.srv.table.list {
-		if st := &v.srv.table.list[i]; v.vals[st.name] != v.reset[st.name] {
-			v.assign(st, v.reset[st.name])
+		if st := &v.srv.table.list[i]; v.vals[st.name] != v.reset[st.name] && st.name != "transaction_isolation" && st.name != "transaction_read_only" {
+			v.change(st, v.reset[st.name], false)
 		}
 	}
 }
 
-// endTx brings back what SET LOCAL changed.
-func (v *sessionVars) endTx(bool) {
-	for k, x := range v.local {
-		if st := v.srv.table.index[strings.ToLower(k)]; st != nil {
+// beginTx gives a transaction the default modes.
+func (v *sessionVars) beginTx() {
+	v.vals["transaction_isolation"], v.vals["transaction_read_only"] = v.vals["default_transaction_isolation"], v.vals["default_transaction_read_only"]
+}
+
+// endTx brings back what SET LOCAL changed, and after a rollback what SET changed.
+func (v *sessionVars) endTx(committed bool) {
+	if v.before != nil {
+		target := v.before
+		if committed {
+			target = v.after
+		}
+		v.restore(target)
+		v.before, v.after = nil, nil
+	}
+	v.beginTx()
+}
+
+// restore goes to other values and reports those that differ.
+func (v *sessionVars) restore(target map[string]string) {
+	old := v.vals
+	v.vals = maps.Clone(target)
+	v.fmt, v.path = nil, nil
+	for k, x := range target {
+		if st := v.srv.table.index[strings.ToLower(k)]; st != nil && old[k] != x {
 			v.assign(st, x)
 		}
 	}
-	clear(v.local)
+}
+
+// varsMark is what a savepoint remembers of the settings.
+type varsMark struct{ vals, before, after map[string]string }
+
+func (v *sessionVars) mark() varsMark {
+	return varsMark{vals: maps.Clone(v.vals), before: maps.Clone(v.before), after: maps.Clone(v.after)}
+}
+
+func (v *sessionVars) rollbackTo(m varsMark) {
+	v.restore(m.vals)
+	v.before, v.after = maps.Clone(m.before), maps.Clone(m.after)
 }
 
 func (v *sessionVars) reported() []pgwire.Param {
@@ -538,8 +632,7 @@ func (v *sessionVars) format() *types.Format {
 func (v *sessionVars) searchPath() []string {
 	if v.path == nil {
 		v.path = []string{}
-		for _, p := range strings.Split(v.vals["search_path"], ",") {
-			p = strings.Trim(strings.TrimSpace(p), `"`)
+		for _, p := range splitPath(v.vals["search_path"]) {
 			switch p {
 			case "":
 			case "$user":
@@ -553,6 +646,44 @@ func (v *sessionVars) searchPath() []string {
 		}
 	}
 	return v.path
+}
+
+// joinPath prints a list of schemas so that splitPath reads it back.
+func joinPath(names []string) string {
+	if len(names) == 1 && strings.ContainsAny(names[0], `,"`) { // one string that holds a list, as drivers send it
+		return names[0]
+	}
+	quoted := make([]string, len(names))
+	for i, n := range names {
+		quoted[i] = sql.QuoteIdent(n)
+	}
+	return strings.Join(quoted, ", ")
+}
+
+// splitPath reads a list of names, quoted or not, separated by commas.
+func splitPath(s string) []string {
+	var out []string
+	for s = strings.TrimSpace(s); s != ""; s = strings.TrimSpace(s) {
+		name := ""
+		if s[0] == '"' {
+			s = s[1:]
+			for s != "" {
+				if s[0] != '"' {
+					name, s = name+s[:1], s[1:]
+				} else if strings.HasPrefix(s, `""`) {
+					name, s = name+`"`, s[2:]
+				} else {
+					break
+				}
+			}
+			_, s, _ = strings.Cut(s, ",")
+		} else {
+			name, s, _ = strings.Cut(s, ",")
+			name = strings.ToLower(strings.TrimSpace(name))
+		}
+		out = append(out, name)
+	}
+	return out
 }
 
 func (v *sessionVars) statementTimeout() time.Duration {

@@ -225,6 +225,11 @@ func (d *dispatch) wait(st *sql.Wait) error {
 func (d *dispatch) set(st *sql.Set) error {
 	v := d.ss.vars
 	v.notify = d.ss.notifier.ParameterStatus
+	if st.Local {
+		if err := d.outsideBlock("SET LOCAL"); err != nil {
+			return err
+		}
+	}
 	var err error
 	if st.Default {
 		err = v.resetOne(st.Name)
@@ -233,9 +238,6 @@ func (d *dispatch) set(st *sql.Set) error {
 	}
 	if err != nil {
 		return atPos(err, -1)
-	}
-	if strings.EqualFold(st.Name, "transaction_read_only") {
-		d.ss.tx.readOnly = v.get("transaction_read_only") == "on"
 	}
 	return d.complete("SET")
 }
@@ -327,7 +329,7 @@ func (d *dispatch) deallocate(st *sql.Deallocate) error {
 func (d *dispatch) comment(st *sql.CommentOn) error {
 	o, ok := d.ss.resolve(st.Name)
 	if !ok {
-		return undefinedRelation(st.Name)
+		return atNowhere(undefinedRelation(st.Name))
 	}
 	textOf := ""
 	if st.Comment != nil {
@@ -370,7 +372,7 @@ func (d *dispatch) alter(st *sql.AlterObject) error {
 	o, ok := d.ss.resolve(st.Name)
 	if !ok {
 		if !st.IfExists {
-			return undefinedRelation(st.Name)
+			return atNowhere(undefinedRelation(st.Name))
 		}
 		if err := d.ss.notice("NOTICE", pgerr.SuccessfulCompletion, "relation %q does not exist, skipping", st.Name.Key()); err != nil {
 			return err

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/pgwire"
@@ -40,6 +41,9 @@ func (d *dispatch) complete(tag string) error {
 
 // statement runs one statement to its completion message.
 func (d *dispatch) statement(st sql.Statement) error {
+	if err := d.mayWrite(st); err != nil {
+		return err
+	}
 	switch st := st.(type) {
 	case *sql.Query:
 		return d.query(st)
@@ -60,8 +64,11 @@ func (d *dispatch) statement(st sql.Statement) error {
 	case *sql.Set:
 		return d.set(st)
 	case *sql.SetTransaction:
-		return d.complete("SET")
+		return d.setTransaction(st)
 	case *sql.SetConstraints:
+		if err := d.outsideBlock("SET CONSTRAINTS"); err != nil {
+			return err
+		}
 		return d.complete("SET CONSTRAINTS")
 	case *sql.Reset:
 		return d.reset(st)
@@ -119,12 +126,46 @@ func (d *dispatch) statement(st sql.Statement) error {
 	case *sql.Refresh:
 		return d.complete("REFRESH MATERIALIZED VIEW")
 	case *sql.Lock:
+		if err := d.inBlock("LOCK TABLE"); err != nil {
+			return err
+		}
 		return d.complete("LOCK TABLE")
 	case *sql.CreateIndex, *sql.CreateSink, *sql.Copy, *sql.Declare, *sql.Fetch, *sql.Close, *sql.Listen, *sql.Unlisten, *sql.Notify, *sql.Grant,
 		*sql.CreateRole, *sql.AlterRole:
 		return unsupported(st)
 	}
 	return unsupported(st)
+}
+
+// mayWrite refuses changes in read-only transactions.
+func (d *dispatch) mayWrite(st sql.Statement) error {
+	if !d.ss.vars.readOnly() {
+		return nil
+	}
+	name := statementName(st)
+	switch st := st.(type) {
+	case *sql.Insert, *sql.Update, *sql.Delete, *sql.CreateTable, *sql.CreateTableAs, *sql.CreateSource, *sql.CreateMaterializedView, *sql.CreateView,
+		*sql.CreateSchema, *sql.CreateIndex, *sql.CreateSink:
+	case *sql.Query:
+		if st.Into == nil {
+			return nil
+		}
+		name = "SELECT INTO"
+	case *sql.Drop:
+		name = "DROP " + strings.ToUpper(string(st.Kind))
+	case *sql.Truncate:
+		name = "TRUNCATE TABLE"
+	case *sql.AlterObject:
+		if st.Kind == sql.KindSystem {
+			return nil
+		}
+		name = "ALTER " + strings.ToUpper(string(st.Kind))
+	case *sql.CommentOn:
+		name = "COMMENT"
+	default:
+		return nil
+	}
+	return pgerr.Newf(pgerr.ReadOnlySQLTransaction, "cannot execute %s in a read-only transaction", name)
 }
 
 func unsupported(st sql.Statement) error {

@@ -26,13 +26,13 @@ type txn struct {
 	writes   map[uint64]*tableWrites
 	order    []uint64
 	saved    []savepoint
-	readOnly bool
 }
 
 type savepoint struct {
 	name   string
 	writes map[uint64]*tableWrites
 	order  []uint64
+	vars   varsMark
 }
 
 // tableWrites are the uncommitted changes to one table, by encoded key.
@@ -173,7 +173,7 @@ func (d *dispatch) begin(st *sql.Begin) error {
 		return d.w.CommandComplete(tag)
 	}
 	ss.tx.explicit = true
-	ss.tx.readOnly = (st.Modes.ReadOnly != nil && *st.Modes.ReadOnly) || ss.vars.get("default_transaction_read_only") == "on"
+	ss.vars.modes(st.Modes, "transaction_")
 	return d.w.CommandComplete(tag)
 }
 
@@ -183,9 +183,13 @@ func (d *dispatch) commit(st *sql.Commit) error {
 		if err := ss.notice("WARNING", pgerr.NoActiveSQLTransaction, "there is no transaction in progress"); err != nil {
 			return err
 		}
-		return d.complete("COMMIT")
+		// Among several statements of one message it ends the transaction that they form.
+		if err := ss.commitKeeping(d.ctx, d.portal); err != nil {
+			return err
+		}
+		return d.w.CommandComplete("COMMIT")
 	}
-	tag := "COMMIT"
+	tag, modes := "COMMIT", ss.vars.currentModes()
 	if ss.tx.failed {
 		tag = "ROLLBACK"
 		ss.rollback()
@@ -193,8 +197,7 @@ func (d *dispatch) commit(st *sql.Commit) error {
 		return err
 	}
 	if st.Chain {
-		ss.tx.begin()
-		ss.tx.explicit = true
+		ss.chain(modes)
 	}
 	return d.w.CommandComplete(tag)
 }
@@ -206,12 +209,70 @@ func (d *dispatch) rollback(st *sql.Rollback) error {
 			return err
 		}
 	}
+	modes := ss.vars.currentModes()
 	ss.rollback()
 	if st.Chain {
-		ss.tx.begin()
-		ss.tx.explicit = true
+		ss.chain(modes)
 	}
 	return d.w.CommandComplete("ROLLBACK")
+}
+
+// chain begins a block with the modes of the one before.
+func (ss *session) chain(modes sql.TxModes) {
+	ss.tx.begin()
+	ss.tx.explicit = true
+	ss.vars.modes(modes, "transaction_")
+}
+
+func (v *sessionVars) currentModes() sql.TxModes {
+	readOnly := v.readOnly()
+	return sql.TxModes{Isolation: v.get("transaction_isolation"), ReadOnly: &readOnly}
+}
+
+func (v *sessionVars) readOnly() bool { return v.vals["transaction_read_only"] == "on" }
+
+// modes sets what m names, with prefix for the running transaction ("transaction_") or those to come ("default_transaction_").
+func (v *sessionVars) modes(m sql.TxModes, prefix string) {
+	set := func(name, value string) {
+		st := v.srv.table.index[prefix+name]
+		if prefix == "transaction_" {
+			v.assign(st, value)
+		} else {
+			v.change(st, value, false)
+		}
+	}
+	if m.Isolation != "" {
+		set("isolation", m.Isolation)
+	}
+	if m.ReadOnly != nil {
+		set("read_only", map[bool]string{true: "on", false: "off"}[*m.ReadOnly])
+	}
+}
+
+// setTransaction is SET TRANSACTION and SET SESSION CHARACTERISTICS.
+func (d *dispatch) setTransaction(st *sql.SetTransaction) error {
+	v := d.ss.vars
+	v.notify = d.ss.notifier.ParameterStatus
+	if st.Snapshot != "" {
+		return pgerr.Newf(pgerr.FeatureNotSupported, "SET TRANSACTION SNAPSHOT is not supported").At(st.Start)
+	}
+	if st.Session {
+		v.modes(st.Modes, "default_transaction_")
+		return d.complete("SET")
+	}
+	if err := d.outsideBlock("SET TRANSACTION"); err != nil {
+		return err
+	}
+	v.modes(st.Modes, "transaction_")
+	return d.complete("SET")
+}
+
+// outsideBlock warns of a statement that has no effect outside of a transaction block.
+func (d *dispatch) outsideBlock(what string) error {
+	if d.ss.tx.explicit || !d.last {
+		return nil
+	}
+	return d.ss.notice("WARNING", pgerr.NoActiveSQLTransaction, "%s can only be used in transaction blocks", what)
 }
 
 func (d *dispatch) inBlock(what string) error {
@@ -226,7 +287,7 @@ func (d *dispatch) savepoint(st *sql.Savepoint) error {
 		return err
 	}
 	t := d.ss.tx
-	sp := savepoint{name: st.Name, writes: map[uint64]*tableWrites{}, order: append([]uint64(nil), t.order...)}
+	sp := savepoint{name: st.Name, writes: map[uint64]*tableWrites{}, order: append([]uint64(nil), t.order...), vars: d.ss.vars.mark()}
 	for id, w := range t.writes {
 		sp.writes[id] = w.clone()
 	}
@@ -259,6 +320,7 @@ func (d *dispatch) rollbackTo(st *sql.RollbackTo) error {
 		t.writes[id] = w.clone()
 	}
 	t.failed = false
+	d.ss.vars.rollbackTo(sp.vars)
 	return d.w.CommandComplete("ROLLBACK")
 }
 
