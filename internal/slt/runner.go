@@ -14,7 +14,7 @@ import (
 
 // Limits of a run.
 const (
-	stepTimeout = 60 * time.Second // of one statement; a file in which one takes longer is given up
+	stepTimeout = 20 * time.Second // of one statement; a file in which one takes longer is given up
 	// maxRestarts of one file in the mode restart: files with more records are restarted after every k-th.
 	maxRestarts = 12
 	waitEvery   = 5 * time.Millisecond // between two looks of wait
