@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"strings"
+
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/sql"
@@ -168,6 +170,23 @@ func (ph *physical) inPlace(p *phys, ids []int) bool {
 // BindScalar binds an expression over a relation's columns: CHECK, DEFAULT, generated columns, watermarks, index expressions. Column
 // references in the result are positions in schema. Subqueries, aggregates and parameters are refused.
 func BindScalar(q *sql.Query, schema types.Schema, o Options) (e *expr.Expr, err error) {
+	return bindScalar(q, schema, o, "this expression", (*binder).known)
+}
+
+// BindDefinition binds an expression of a definition as BindScalar does and casts it to t by assignment. what names the expression in
+// messages: "DEFAULT expression", "column generation expression".
+func BindDefinition(q *sql.Query, schema types.Schema, column string, t types.Type, what string, o Options) (*expr.Expr, error) {
+	return bindScalar(q, schema, o, what, func(b *binder, e *expr.Expr) (*expr.Expr, error) {
+		if e.Type.OID != types.OIDUnknown && e.Type.OID != t.OID && !b.reg.CanCast(e.Type, t, functions.Assignment) {
+			kind, _ := strings.CutPrefix(strings.ToLower(what), "column ")
+			return nil, pgerr.Newf(pgerr.DatatypeMismatch, "column \"%s\" is of type %s but %s is of type %s", column, types.T(t.OID), kind, types.T(e.Type.OID)).
+				WithHint("You will need to rewrite or cast the expression.")
+		}
+		return b.cast(e, t, functions.Assignment)
+	})
+}
+
+func bindScalar(q *sql.Query, schema types.Schema, o Options, what string, finish func(*binder, *expr.Expr) (*expr.Expr, error)) (e *expr.Expr, err error) {
 	defer pgext.Recover(&err)
 	b := newBinder(o, false)
 	t := &rangeTable{anyName: true}
@@ -176,14 +195,14 @@ func BindScalar(q *sql.Query, schema types.Schema, o Options) (e *expr.Expr, err
 		ids[i] = b.md.add(c.Name, c.Type)
 		t.cols = append(t.cols, scopeCol{c.Name, ids[i]})
 	}
-	x := &exprCtx{b: b, sc: &scope{tables: []*rangeTable{t}, visible: t.cols}, ev: &env{}, clause: "this expression"}
+	x := &exprCtx{b: b, sc: &scope{tables: []*rangeTable{t}, visible: t.cols}, ev: &env{}, clause: what}
 	if e, err = x.bind(q.Expr()); err != nil {
 		return nil, err
 	}
 	if len(x.applies) > 0 {
-		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "cannot use subquery in this expression").At(e.Pos)
+		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "cannot use subquery in %s", what).At(e.Pos)
 	}
-	if e, err = b.known(e); err != nil {
+	if e, err = finish(b, e); err != nil {
 		return nil, err
 	}
 	if _, err = b.finishParams(); err != nil {

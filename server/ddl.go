@@ -236,20 +236,15 @@ func (d *dispatch) bindColumns(def *sql.TableDef, o *catalog.Object) error {
 }
 
 func bindDefault(c *sql.ColumnDef, t types.Type, opts planner.Options) error {
-	e, err := planner.BindScalar(c.Default, nil, opts)
-	if err != nil {
-		return err
+	_, err := planner.BindDefinition(c.Default, nil, c.Name, t, "DEFAULT expression", opts)
+	if pgerr.CodeOf(err) == pgerr.UndefinedColumn {
+		return pgerr.Newf(pgerr.FeatureNotSupported, "cannot use column reference in DEFAULT expression").At(pgerr.From(err).Pos)
 	}
-	if e.Type.OID != types.OIDUnknown && e.Type.OID != t.OID && !opts.Registry.CanCast(e.Type, t, functions.Assignment) {
-		return pgerr.Newf(pgerr.DatatypeMismatch, "column %q is of type %s but default expression is of type %s", c.Name, types.T(t.OID), types.T(e.Type.OID)).
-			WithHint("You will need to rewrite or cast the expression.")
-	}
-	_, err = planner.CastScalar(e, t, opts)
 	return err
 }
 
 func (d *dispatch) bindGenerated(c *sql.ColumnDef, o *catalog.Object, opts planner.Options) error {
-	e, err := planner.BindScalar(c.Generated, o.Stored(), opts)
+	e, err := planner.BindDefinition(c.Generated, o.Stored(), c.Name, o.Columns[o.Column(c.Name)].Type, "column generation expression", opts)
 	if err != nil {
 		return err
 	}
@@ -268,27 +263,19 @@ func (d *dispatch) bindGenerated(c *sql.ColumnDef, o *catalog.Object, opts plann
 		}
 		return bad == nil
 	})
-	if bad != nil {
-		return bad
-	}
-	t := o.Columns[o.Column(c.Name)].Type
-	if e.Type.OID != types.OIDUnknown && e.Type.OID != t.OID && !opts.Registry.CanCast(e.Type, t, functions.Assignment) {
-		return pgerr.Newf(pgerr.DatatypeMismatch, "column %q is of type %s but generation expression is of type %s", c.Name, types.T(t.OID), types.T(e.Type.OID)).
-			WithHint("You will need to rewrite or cast the expression.")
-	}
-	_, err = planner.CastScalar(e, t, opts)
-	return err
+	return bad
 }
 
 func bindCheck(q *sql.Query, o *catalog.Object, opts planner.Options) error {
-	e, err := planner.BindScalar(q, o.Stored(), opts)
-	if err != nil {
-		return err
-	}
-	if e.Type.OID != types.OIDBool && e.Type.OID != types.OIDUnknown {
+	_, err := planner.BindDefinition(q, o.Stored(), "", types.Bool, "check constraints", opts)
+	if pgerr.CodeOf(err) == pgerr.DatatypeMismatch {
+		e, err := planner.BindScalar(q, o.Stored(), opts)
+		if err != nil {
+			return err
+		}
 		return pgerr.Newf(pgerr.DatatypeMismatch, "argument of CHECK must be type boolean, not type %s", e.Type).At(e.Pos)
 	}
-	return nil
+	return err
 }
 
 // expressionText returns the text of an expression as the user wrote it.

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
@@ -9,7 +10,6 @@ import (
 	"github.com/streamdb/streamdb/planner"
 	"github.com/streamdb/streamdb/sql"
 	"github.com/streamdb/streamdb/sql/expr"
-	"github.com/streamdb/streamdb/sql/functions"
 	"github.com/streamdb/streamdb/types"
 )
 
@@ -260,10 +260,11 @@ func (ss *session) CloseStatement(_ context.Context, name string) error {
 }
 
 // bindArgument binds an argument of EXECUTE and casts it to the parameter's type.
-func bindArgument(ss *session, q *sql.Query, t types.Type) (*expr.Expr, error) {
-	e, err := planner.BindScalar(q, nil, ss.planOptions(ss.srv.catalog.Snapshot(), nil))
-	if err != nil {
-		return nil, err
+func bindArgument(ss *session, q *sql.Query, n int, t types.Type) (*expr.Expr, error) {
+	e, err := planner.BindDefinition(q, nil, fmt.Sprint("$", n), t, "EXECUTE parameter", ss.planOptions(ss.srv.catalog.Snapshot(), nil))
+	if pgerr.CodeOf(err) == pgerr.DatatypeMismatch {
+		return nil, pgerr.Newf(pgerr.DatatypeMismatch, "parameter $%d cannot be coerced to the expected type %s", n, t).
+			WithHint("You will need to rewrite or cast the expression.")
 	}
-	return ss.srv.registry.Cast(e, t, functions.Assignment)
+	return e, err
 }

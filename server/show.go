@@ -301,7 +301,7 @@ func (d *dispatch) executeSQL(st *sql.Execute) error {
 	}
 	args := make([]types.Datum, len(st.Args))
 	for i, q := range st.Args {
-		e, err := bindArgument(ss, q, p.params[i])
+		e, err := bindArgument(ss, q, i+1, p.params[i])
 		if err != nil {
 			return err
 		}
