@@ -11,10 +11,9 @@ import (
 
 // Limits of the clock's loop.
 const (
-	maxCommitBatch  = 512              // transactions that share one fsync and one epoch
-	commitQueueCap  = 1024             // transactions waiting
-	keptCheckpoints = 64               // checkpoint epochs remembered for drivers that are behind
-	minTick         = time.Millisecond // epochs are at least this far apart while transactions commit one by one
+	maxCommitBatch  = 512  // transactions that share one fsync and one epoch
+	commitQueueCap  = 1024 // transactions waiting
+	keptCheckpoints = 64   // checkpoint epochs remembered for drivers that meet them before they are asked for
 )
 
 // errClosed is returned to whoever asks after the engine was closed.
@@ -30,8 +29,9 @@ type clock struct {
 	live   atomic.Int64 // jobs whose sources may produce rows by themselves
 	liveCh chan struct{}
 
-	quit chan struct{}
-	done sync.WaitGroup
+	quit    chan struct{} // closed to stop
+	stopped chan struct{} // closed when the owner has ended: no transaction is decided after that
+	done    sync.WaitGroup
 
 	mu          sync.Mutex
 	checkpoints []checkpointEpoch // ascending
@@ -45,7 +45,8 @@ type checkpointEpoch struct {
 
 func newClock(e *Engine, start uint64) *clock {
 	c := &clock{
-		engine: e, calls: make(chan func()), txns: make(chan *commitReq, commitQueueCap), liveCh: make(chan struct{}, 1), quit: make(chan struct{}),
+		engine: e, calls: make(chan func()), txns: make(chan *commitReq, commitQueueCap), liveCh: make(chan struct{}, 1),
+		quit: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	c.closed.Store(start)
 	return c
@@ -55,6 +56,7 @@ func (c *clock) start() {
 	c.done.Add(1)
 	go func() {
 		defer c.done.Done()
+		defer close(c.stopped)
 		c.run()
 	}()
 }
@@ -126,15 +128,17 @@ func (c *clock) tick(ctx context.Context) (epoch uint64, err error) {
 	return epoch, err
 }
 
-// close ends the open epoch: the tables in changed publish, then the epoch becomes visible. Runs on the owner.
+// close ends the open epoch: the tables in changed publish and complete their logs, then the epoch becomes visible as closed, then readers
+// are woken. In this order nobody can see the epoch closed and miss one of its changes. Runs on the owner.
 func (c *clock) close(changed []*Table) uint64 {
 	epoch := c.closed.Load() + 1
 	for _, t := range changed {
 		t.rel.publish(epoch, epoch-1, t.view())
+		t.rel.Log.Seal(epoch)
 	}
 	c.closed.Store(epoch)
 	for _, t := range changed {
-		t.rel.Log.Close(epoch)
+		t.rel.Log.Wake()
 	}
 	c.engine.progress.notify()
 	return epoch

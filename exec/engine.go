@@ -64,7 +64,9 @@ type Engine struct {
 	progress notifier
 	acker    Acker
 
-	restarting sync.Mutex // one group of jobs at a time starts again
+	restarting sync.Mutex      // one group of jobs at a time starts again; held before any other lock
+	life       context.Context //nolint:containedctx // ends with Close
+	end        context.CancelFunc
 
 	mu   sync.Mutex
 	rels map[uint64]*Relation
@@ -78,9 +80,11 @@ type Engine struct {
 // New makes an engine; nothing runs yet. The clock continues after startEpoch.
 func New(cfg Config, startEpoch uint64, tablesFrom *state.Snapshot) (*Engine, error) {
 	e := &Engine{cfg: cfg, rels: map[uint64]*Relation{}, jobs: map[uint64]*Job{}, started: time.Now()}
+	e.life, e.end = context.WithCancel(context.Background())
 	e.clock = newClock(e, startEpoch)
 	store, err := state.Open(context.Background(), e.storeOptions(TablesID, cfg.Backend), tablesFrom)
 	if err != nil {
+		e.end()
 		return nil, fmt.Errorf("open tables: %w", err)
 	}
 	e.tables = &tables{engine: e, store: store, byID: map[uint64]*Table{}}
@@ -106,6 +110,7 @@ func (e *Engine) Start(acker Acker) {
 
 // Close stops all jobs and the clock and closes the state. Nothing is checkpointed here.
 func (e *Engine) Close() error {
+	e.end()
 	for _, j := range e.Jobs() {
 		j.Stop()
 	}

@@ -74,8 +74,8 @@ func (b *inbox) send(ch int, m message) bool {
 	return true
 }
 
-// take returns the next message of any unblocked channel. With wait it blocks until there is one; ok is false when there is none
-// (or the inbox was closed: closed is true).
+// take returns the next message of any unblocked channel. With wait it blocks until there is one or somebody pokes; ok is false when
+// there is none (or the inbox was closed: closed is true).
 func (b *inbox) take(wait bool) (ch int, m message, ok, closed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -105,7 +105,10 @@ func (b *inbox) take(wait bool) (ch int, m message, ok, closed bool) {
 			}
 			return ch, m, true, false
 		}
-		if !wait || b.poked {
+		if !wait {
+			return 0, message{}, false, false
+		}
+		if b.poked {
 			b.poked = false
 			return 0, message{}, false, false
 		}

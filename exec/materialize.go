@@ -110,20 +110,24 @@ func (m *materializeOp) add(kg uint16, row string, w int64) {
 		m.pending[key] = int32(len(m.rows) - 1)
 		return
 	}
+	free := int32(0)
 	for {
 		p := &m.rows[i]
 		if p.row == row {
 			p.weight += w
 			return
 		}
-		if p.weight == 0 {
-			p.row, p.weight = row, w
-			return
+		if p.weight == 0 && free == 0 {
+			free = i
 		}
 		if p.next == 0 {
 			break
 		}
 		i = p.next
+	}
+	if free != 0 {
+		m.rows[free].row, m.rows[free].weight = row, w
+		return
 	}
 	m.rows = append(m.rows, pendingRow{kg: kg, row: row, weight: w})
 	m.rows[i].next = int32(len(m.rows) - 1)

@@ -12,7 +12,8 @@ import (
 	"github.com/streamdb/streamdb/types"
 )
 
-// maxVersions bounds the versions a relation keeps for readers that must see several relations at one epoch.
+// maxVersions bounds the versions a relation keeps for readers that must see several relations at one epoch. Of older ones only those are
+// kept, for barrierStride times as long, at whose epochs jobs that catch up stop.
 const maxVersions = 256
 
 // Relation is the runtime of a table or a materialized view: its change log and its versions.
@@ -45,6 +46,9 @@ type Version struct {
 }
 
 func (v *Version) retain() { v.refs.Add(1) }
+
+// atStride reports that v is the content at an epoch where jobs stop that catch up.
+func (v *Version) atStride() bool { return v.through/barrierStride*barrierStride >= v.Epoch }
 
 // Release gives a pin back.
 func (v *Version) Release() {
@@ -91,12 +95,18 @@ func (r *Relation) publish(epoch, through uint64, views []*state.View) {
 		r.versions[n-1].through = min(through, epoch-1)
 	}
 	r.versions = append(r.versions, v)
-	drop := 0
-	for drop < len(r.versions)-1 && (r.versions[drop].through < low || len(r.versions)-drop > maxVersions) {
-		drop++
+	kept := make([]*Version, 0, len(r.versions))
+	last := len(r.versions) - 1
+	for i, v := range r.versions {
+		switch {
+		case i == last:
+		case v.through < low, last-i >= maxVersions*barrierStride, last-i >= maxVersions && !v.atStride():
+			old = append(old, v)
+			continue
+		}
+		kept = append(kept, v)
 	}
-	old = append(old, r.versions[:drop]...)
-	r.versions = append(r.versions[:0:0], r.versions[drop:]...)
+	r.versions = kept
 	r.mu.Unlock()
 	for _, v := range old {
 		v.Release()
@@ -164,9 +174,19 @@ func (p *Pinned) Release() {
 // Pin pins, for all relations, the newest epoch that all have published and that is not before minEpoch, waiting for it where need be.
 // Relations whose job is stopped, paused or failing are not waited for.
 func (e *Engine) Pin(ctx context.Context, rels []*Relation, minEpoch uint64) (*Pinned, error) {
+	return e.pin(ctx, rels, minEpoch, false)
+}
+
+// pinAdvancing is Pin for a job that goes on from the pinned epoch with the change logs: every relation has to be pinned at that very epoch,
+// however long it takes.
+func (e *Engine) pinAdvancing(ctx context.Context, rels []*Relation, minEpoch uint64) (*Pinned, error) {
+	return e.pin(ctx, rels, minEpoch, true)
+}
+
+func (e *Engine) pin(ctx context.Context, rels []*Relation, minEpoch uint64, all bool) (*Pinned, error) {
 	for {
 		changed := e.progress.wait()
-		if p := e.tryPin(rels, minEpoch); p != nil {
+		if p := e.tryPin(rels, minEpoch, all); p != nil {
 			return p, nil
 		}
 		select {
@@ -210,7 +230,9 @@ func (e *Engine) PinOne(ctx context.Context, r *Relation, minEpoch uint64) (v *V
 	return v, pins, nil
 }
 
-func (e *Engine) tryPin(rels []*Relation, minEpoch uint64) *Pinned {
+// tryPin pins rels at one epoch if that is possible now. Unless all have to take part, those that do not advance are left out of the
+// search and pinned at what they have.
+func (e *Engine) tryPin(rels []*Relation, minEpoch uint64, all bool) *Pinned {
 	p := &Pinned{Versions: make(map[uint64]*Version, len(rels))}
 	if len(rels) == 0 {
 		p.Epoch = e.clock.closed.Load()
@@ -219,7 +241,7 @@ func (e *Engine) tryPin(rels []*Relation, minEpoch uint64) *Pinned {
 	epoch := uint64(math.MaxUint64)
 	live := make([]*Relation, 0, len(rels))
 	for _, r := range rels {
-		if r.job != nil && !r.job.advancing() {
+		if !all && r.job != nil && !r.job.advancing() {
 			if v := r.Latest(); v != nil {
 				p.Versions[r.ID] = v
 				p.Stale = append(p.Stale, r.Name)

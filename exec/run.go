@@ -33,6 +33,8 @@ type run struct {
 	readers  []*changelog.Reader // per input
 	pins     *Pinned             // during the backfill
 	done     uint64              // newest epoch processed; owned by the driver
+	// announced is the newest epoch that readers were told is closed; owned by the driver.
+	announced uint64
 
 	subtasks []*subtask
 	leaves   []*subtask // those that take control messages
@@ -45,6 +47,8 @@ type run struct {
 
 	stop       chan struct{}
 	stopOnce   sync.Once
+	ctx        context.Context //nolint:containedctx // ends with the run
+	cancel     context.CancelCauseFunc
 	err        error
 	wake       chan struct{}
 	wg         sync.WaitGroup
@@ -65,7 +69,12 @@ type run struct {
 }
 
 func newRun(j *Job) *run {
-	return &run{job: j, engine: j.engine, stop: make(chan struct{}), wake: make(chan struct{}, 1), finished: make(chan struct{}), replaced: make(chan struct{}), backfill: true}
+	r := &run{
+		job: j, engine: j.engine, stop: make(chan struct{}), wake: make(chan struct{}, 1), finished: make(chan struct{}),
+		replaced: make(chan struct{}), backfill: true,
+	}
+	r.ctx, r.cancel = context.WithCancelCause(context.Background())
+	return r
 }
 
 func (r *run) isReplaced() bool {
@@ -96,6 +105,7 @@ func (r *run) fail(err error) {
 	r.stopOnce.Do(func() {
 		r.err = err
 		close(r.stop)
+		r.cancel(errStopped)
 		for _, t := range r.subtasks {
 			t.box.close()
 		}
@@ -111,14 +121,15 @@ func (r *run) stopped() bool {
 	}
 }
 
-// execute runs the subtasks and the driver until one fails or the run is stopped. All goroutines have ended when it returns.
+// execute runs the subtasks and the driver until one fails or the run is stopped. All goroutines have ended when it returns, and the
+// operators and sources are closed.
 func (r *run) execute() error {
+	defer r.cleanup()
 	if r.stopped() {
 		return r.err
 	}
-	live := r.job.hasSources
 	r.job.quietSrc.Store(false)
-	if live {
+	if r.job.hasSources {
 		r.engine.clock.setLive(1)
 		defer func() {
 			if !r.job.quietSrc.Load() {
@@ -126,33 +137,31 @@ func (r *run) execute() error {
 			}
 		}()
 	}
+	if !r.backfill && r.job.rel != nil {
+		// Restored: readers see the checkpoint's content at once, and nothing that came after it. The parts are still nobody's.
+		r.job.rel.publish(r.done, r.done, r.restoredViews())
+		r.job.caughtUpOnce()
+	}
 	if r.backfill && len(r.job.inputs) > 0 {
 		r.job.status.Store(int32(JobBackfilling))
 	} else {
 		r.running()
 	}
-	if !r.backfill && r.job.rel != nil && !r.job.rel.hasVersion() {
-		// Restored: readers see the checkpoint's content at once. The parts are still nobody's.
-		r.job.rel.publish(r.done, r.done, r.restoredViews())
-		r.job.caughtUpOnce()
-		r.engine.progress.notify()
-	}
-	ctx, cancel := context.WithCancelCause(context.Background())
-	go func() { // ends with the run: stop is always closed before execute returns
-		<-r.stop
-		cancel(errStopped)
-	}()
+	r.engine.progress.notify()
 	for _, t := range r.subtasks {
 		r.goRun("subtask "+t.name, t.loop)
 	}
 	for _, s := range r.sources {
-		r.goRun("splits of "+s.node.Source.Name, func() error { return s.discover(ctx, r) })
+		r.goRun("splits of "+s.node.Source.Name, func() error { return s.discover(r) })
 	}
-	r.goRun("driver", func() error { return r.drive(ctx) })
+	r.goRun("driver", r.drive)
 	r.wg.Wait()
 	r.fail(errStopped)
-	r.snapshotMu.Lock() // wait for a snapshot in flight
-	defer r.snapshotMu.Unlock()
+	return r.err
+}
+
+// cleanup closes what build has opened; all goroutines of the run have ended.
+func (r *run) cleanup() {
 	if r.pins != nil {
 		r.pins.Release()
 	}
@@ -162,14 +171,16 @@ func (r *run) execute() error {
 	for _, s := range r.sources {
 		s.close()
 	}
-	return r.err
 }
 
 func (r *run) running() {
-	if r.job.isPaused() {
-		r.job.status.Store(int32(JobPaused))
+	j := r.job
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.paused {
+		j.status.Store(int32(JobPaused))
 	} else {
-		r.job.status.Store(int32(JobRunning))
+		j.status.Store(int32(JobRunning))
 	}
 }
 
@@ -189,9 +200,9 @@ func (r *run) goRun(name string, f func() error) {
 }
 
 // drive injects one barrier after the other and publishes what each one closed.
-func (r *run) drive(ctx context.Context) error {
+func (r *run) drive() error {
 	if r.backfill {
-		if err := r.first(ctx); err != nil {
+		if err := r.first(); err != nil {
 			return err
 		}
 	} else if err := r.engine.cfg.Failpoints.Hit("exec/after-restore"); err != nil {
@@ -208,6 +219,7 @@ func (r *run) drive(ctx context.Context) error {
 			}
 			continue
 		}
+		r.announce()
 		select {
 		case <-r.wake:
 		case <-r.stop:
@@ -216,9 +228,29 @@ func (r *run) drive(ctx context.Context) error {
 	}
 }
 
-// first reads what the inputs hold: one barrier at the epoch that all of them have.
-func (r *run) first(ctx context.Context) error {
-	pins, err := r.engine.Pin(ctx, r.job.inputs, 0)
+// announce passes a wake-up on when the job has closed epochs without doing anything: its readers may wait for just that.
+func (r *run) announce() {
+	if r.job.rel == nil {
+		return
+	}
+	if c := r.job.closed(); c > r.announced {
+		r.announced = c
+		r.job.rel.Log.Wake()
+		r.engine.progress.notify()
+	}
+}
+
+// first reads what the inputs hold: one barrier at an epoch that all of them have. Changes after it come from the logs. A writer that began
+// an epoch before it saw this reader may not have logged it, so the epoch must be one that was still open when all readers were attached.
+func (r *run) first() error {
+	var since uint64
+	var err error
+	if len(r.job.inputs) > 0 {
+		if since, err = r.engine.clock.tick(r.ctx); err != nil {
+			return err
+		}
+	}
+	pins, err := r.engine.pinAdvancing(r.ctx, r.job.inputs, since)
 	if err != nil {
 		return err
 	}
@@ -271,63 +303,88 @@ func (r *run) restoredViews() []*state.View {
 
 // next decides the next barrier. firstChange is the first epoch whose rows it closes.
 func (r *run) next() (b checkpoint.Barrier, firstChange uint64, ok bool, err error) {
-	for _, rd := range r.readers {
-		if rd.Detached() {
-			r.job.mu.Lock()
-			r.job.completed = nil
-			r.job.mu.Unlock()
-			return b, 0, false, pgerr.Newf(pgerr.ConfigurationLimitExceeded, "the view fell behind the change log it reads: it is filled again from the current content").
-				WithHint("Raise change_log_limit if this happens often.")
-		}
+	if err := r.checkReaders(); err != nil {
+		return b, 0, false, err
 	}
-	live := r.job.hasSources && !r.job.quietSrc.Load()
 	limit := r.engine.clock.closed.Load()
 	for _, in := range r.job.inputs {
 		limit = min(limit, in.Closed())
 	}
-	cp, hasCP := r.engine.clock.checkpointIn(r.done, limit)
 	if r.job.isPaused() {
-		if cp, hasCP = r.engine.clock.checkpointIn(r.done, r.engine.clock.closed.Load()); hasCP && r.isWanted(cp.id) {
-			return checkpoint.Barrier{Epoch: r.done, Checkpoint: cp.id, Kind: checkpoint.KindCheckpoint, Triggered: cp.at}, r.done, true, nil
-		}
-		return b, 0, false, nil
+		b, ok = r.nextPaused(limit)
+		return b, b.Epoch, ok, nil
 	}
+	r.job.declineMissed(r.done, 0)
 	if limit <= r.done {
 		return b, 0, false, nil
 	}
-	first, has := limit, live
+	cp, hasCP := r.nextCheckpoint(limit)
+	first, has := r.firstChange(limit)
+	if r.live() {
+		first, has = r.done+1, true
+	}
+	switch {
+	case !has && !hasCP:
+		return b, 0, false, nil
+	case !has:
+		return cp, cp.Epoch, true, nil
+	}
+	b = checkpoint.Barrier{Epoch: min(limit, (first+barrierStride-1)/barrierStride*barrierStride), Triggered: time.Now()}
+	if hasCP && cp.Epoch <= b.Epoch {
+		b = cp
+	}
+	return b, min(first, b.Epoch), true, nil
+}
+
+// checkReaders fails when a log has given up on the job.
+func (r *run) checkReaders() error {
+	for _, rd := range r.readers {
+		if rd.Detached() {
+			return pgerr.Newf(pgerr.ConfigurationLimitExceeded, "the view fell behind the change log it reads: it is filled again from the current content").
+				WithHint("Raise change_log_limit if this happens often.")
+		}
+	}
+	return nil
+}
+
+// live reports whether the job's sources may have rows.
+func (r *run) live() bool { return r.job.hasSources && !r.job.quietSrc.Load() }
+
+// firstChange returns the first epoch in (done, limit] in which an input changed; limit and false when there is none.
+func (r *run) firstChange(limit uint64) (first uint64, has bool) {
+	first = limit
 	for _, in := range r.job.inputs {
 		if f, ok := in.Log.FirstAfter(r.done, limit); ok {
 			first, has = min(first, f), true
 		}
 	}
-	if live {
-		first = r.done + 1
-	}
-	if !has && !hasCP {
-		return b, 0, false, nil
-	}
-	target := limit
-	if has {
-		target = min(target, (first+barrierStride-1)/barrierStride*barrierStride)
-	}
-	b = checkpoint.Barrier{Epoch: target, Triggered: time.Now()}
-	if hasCP && (cp.epoch <= target || !has) {
-		b = checkpoint.Barrier{Epoch: cp.epoch, Checkpoint: cp.id, Kind: checkpoint.KindCheckpoint, Triggered: cp.at}
-	}
-	return b, min(first, b.Epoch), true, nil
+	return first, has
 }
 
-func (r *run) isWanted(id uint64) bool {
-	r.job.mu.Lock()
-	defer r.job.mu.Unlock()
-	return r.job.wanted[id]
+// nextCheckpoint returns the barrier of the first checkpoint in (done, limit], asked for or still to be.
+func (r *run) nextCheckpoint(limit uint64) (checkpoint.Barrier, bool) {
+	b, ok := r.job.nextWanted(r.done, limit)
+	if cp, known := r.engine.clock.checkpointIn(r.done, limit); known && (!ok || cp.epoch < b.Epoch) {
+		b, ok = checkpoint.Barrier{Epoch: cp.epoch, Checkpoint: cp.id, Kind: checkpoint.KindCheckpoint, Triggered: cp.at}, true
+	}
+	return b, ok
+}
+
+// nextPaused takes a paused job through the checkpoints that it can meet without taking input, and declines the others: its state belongs to
+// an epoch before them.
+func (r *run) nextPaused(limit uint64) (b checkpoint.Barrier, ok bool) {
+	first, has := r.firstChange(limit)
+	if !has {
+		first = 0
+	}
+	r.job.declineMissed(r.done, first)
+	return r.job.nextWanted(r.done, limit)
 }
 
 // advance takes the job through one barrier and publishes the epoch.
 func (r *run) advance(b checkpoint.Barrier, firstChange uint64) error {
 	if b.Checkpoint != 0 && r.unchanged(b) {
-		r.done = b.Epoch
+		r.passed(b.Epoch)
 		r.job.acknowledge(&checkpoint.JobState{Job: r.job.Spec.ID, Name: r.job.Spec.Name, Checkpoint: b.Checkpoint, Epoch: b.Epoch, Unchanged: true,
 			Parallelism: r.job.Spec.Parallelism})
 		return nil
@@ -388,13 +445,23 @@ func (r *run) publish(b checkpoint.Barrier, firstChange uint64) {
 			}
 			rel.publish(b.Epoch, max(firstChange, 1)-1, views)
 		}
+		rel.Log.Seal(b.Epoch)
 		r.job.published.Store(b.Epoch)
-		rel.Log.Close(b.Epoch)
+		r.announced = b.Epoch
+		rel.Log.Wake()
 	} else {
 		r.job.published.Store(b.Epoch)
 	}
-	r.done = b.Epoch
+	r.passed(b.Epoch)
 	r.engine.progress.notify()
+}
+
+// passed notes that the job has taken in everything up to epoch.
+func (r *run) passed(epoch uint64) {
+	r.done = epoch
+	for _, rd := range r.readers {
+		rd.Consumed(epoch)
+	}
 }
 
 // sourcesEnded reports that all splits of all sources have ended.
@@ -412,7 +479,7 @@ func (r *run) sourcesEnded() bool {
 
 // unchanged reports that the last completed checkpoint still describes the job, so that nothing needs to be written.
 func (r *run) unchanged(b checkpoint.Barrier) bool {
-	if r.job.hasSources && !r.job.quietSrc.Load() {
+	if r.live() {
 		return false
 	}
 	for _, in := range r.job.inputs {
@@ -456,34 +523,37 @@ func (r *run) cut(b checkpoint.Barrier) {
 		r.fail(err)
 		return
 	}
+	r.job.cut(b.Checkpoint)
 	r.snapshotMu.Lock()
-	r.wg.Add(1)
-	go func() {
-		defer r.wg.Done()
+	r.goRun("checkpoint", func() error {
 		defer r.snapshotMu.Unlock()
-		began := time.Now()
-		snap, err := r.store.Snapshot(context.Background(), b.Checkpoint, sealed)
-		if err != nil {
-			r.job.decline(b.Checkpoint, err)
-			// What was sealed may be lost to later snapshots: start again from the last complete one.
-			r.fail(fmt.Errorf("checkpoint %d: %w", b.Checkpoint, err))
-			return
-		}
-		for i := range stats {
-			stats[i].Async = time.Since(began)
-			stats[i].Acknowledged = time.Now()
-		}
-		if len(stats) > 0 {
-			stats[0].Bytes, stats[0].FullBytes = snap.NewBytes, snap.FullSize
-		}
-		r.job.mu.Lock()
-		r.job.lastSnap = b.Checkpoint
-		r.job.mu.Unlock()
-		r.job.acknowledge(&checkpoint.JobState{
-			Job: r.job.Spec.ID, Name: r.job.Spec.Name, Checkpoint: b.Checkpoint, Epoch: b.Epoch, State: snap, Positions: pos,
-			Operators: map[string][]byte{operatorErrors: errs}, Parallelism: r.job.Spec.Parallelism, Subtasks: stats,
-		})
-	}()
+		return r.write(b, sealed, stats, pos, errs)
+	})
+}
+
+// write makes what was sealed a snapshot and acknowledges the checkpoint.
+func (r *run) write(b checkpoint.Barrier, sealed []*state.Sealed, stats []checkpoint.SubtaskStats, pos map[string][]byte, errs []byte) error {
+	began := time.Now()
+	snap, err := r.store.Snapshot(context.Background(), b.Checkpoint, sealed)
+	if err != nil {
+		r.job.decline(b.Checkpoint, err)
+		return err // the job starts again from its last complete checkpoint
+	}
+	for i := range stats {
+		stats[i].Async = time.Since(began)
+		stats[i].Acknowledged = time.Now()
+	}
+	if len(stats) > 0 {
+		stats[0].Bytes, stats[0].FullBytes = snap.NewBytes, snap.FullSize
+	}
+	r.job.mu.Lock()
+	r.job.lastSnap = b.Checkpoint
+	r.job.mu.Unlock()
+	r.job.acknowledge(&checkpoint.JobState{
+		Job: r.job.Spec.ID, Name: r.job.Spec.Name, Checkpoint: b.Checkpoint, Epoch: b.Epoch, State: snap, Positions: pos,
+		Operators: map[string][]byte{operatorErrors: errs}, Parallelism: r.job.Spec.Parallelism, Subtasks: stats,
+	})
+	return nil
 }
 
 // operatorErrors is the key of the job's rows of the errors relation in JobState.Operators.
@@ -518,7 +588,7 @@ func (j *Job) Metrics() state.Metrics {
 	j.mu.Lock()
 	r := j.run
 	j.mu.Unlock()
-	if r == nil {
+	if r == nil || r.store == nil {
 		return state.Metrics{}
 	}
 	return r.store.Metrics()

@@ -34,9 +34,11 @@ type sourceLeaf struct {
 	next    int
 	chunk   *types.Chunk
 	ended   map[string][]byte // positions of splits that are done
-	final   bool
-	endSeen bool        // all splits have ended
-	passed  atomic.Bool // and a barrier has been passed since
+	// restored holds the positions of a checkpoint whose splits were not listed yet: they stay part of the next ones.
+	restored map[string][]byte
+	final    bool
+	endSeen  bool        // all splits have ended
+	passed   atomic.Bool // and a barrier has been passed since
 }
 
 type splitReader struct {
@@ -54,7 +56,7 @@ func (t *subtask) addSource(n *node, parallelism int) error {
 		}
 	}
 	if sn == nil {
-		src, err := r.engine.openSource(context.Background(), n.plan.Source)
+		src, err := r.engine.openSource(r.ctx, n.plan.Source)
 		if err != nil {
 			return err
 		}
@@ -62,7 +64,15 @@ func (t *subtask) addSource(n *node, parallelism int) error {
 		r.sources = append(r.sources, sn)
 	}
 	ts := n.plan.Schema.Types()
-	l := &sourceLeaf{node: n, task: t, source: sn, chunk: types.NewChunk(ts), ended: map[string][]byte{}}
+	l := &sourceLeaf{node: n, task: t, source: sn, chunk: types.NewChunk(ts), ended: map[string][]byte{}, restored: map[string][]byte{}}
+	if r.from != nil {
+		prefix := fmt.Sprintf("%d/", n.plan.ID)
+		for k, pos := range r.from.Positions {
+			if id, ok := strings.CutPrefix(k, prefix); ok && splitOwner(id, parallelism) == t.index {
+				l.restored[id] = pos
+			}
+		}
+	}
 	sn.subs = append(sn.subs, l)
 	t.sources = append(t.sources, l)
 	t.idle = true
@@ -79,56 +89,21 @@ func (e *Engine) openSource(ctx context.Context, s *plan.Source) (connector.Sour
 	})
 }
 
-// discover assigns splits to subtasks: those restored at once, others as they appear. Which subtask gets a split depends on its id alone.
-func (s *sourceNode) discover(ctx context.Context, r *run) error {
-	prefix := fmt.Sprintf("%d/", s.node.ID)
-	positions := map[string][]byte{}
-	if r.from != nil {
-		for k, v := range r.from.Positions {
-			if id, ok := strings.CutPrefix(k, prefix); ok {
-				positions[id] = v
-			}
-		}
-	}
+// discover assigns splits to subtasks as they appear, those restored at their positions.
+func (s *sourceNode) discover(r *run) error {
 	tick := time.NewTicker(discoverInterval)
 	defer tick.Stop()
 	failures := 0
-	for first := true; ; first = false {
-		splits, err := s.source.Splits(ctx)
-		if err != nil {
-			if failures++; failures > maxDiscoverFailures {
-				return err
-			}
-		} else {
+	for {
+		splits, err := s.source.Splits(r.ctx)
+		if err == nil {
 			failures = 0
 			bounded := s.source.Bounded()
-			batches := make([]splitAssignment, len(s.subs))
-			fresh := false
-			for _, sp := range splits {
-				if s.taken[sp.ID] {
-					continue
-				}
-				s.taken[sp.ID] = true
-				fresh = true
-				if p, ok := positions[sp.ID]; ok {
-					sp.Position = p
-				}
-				h := fnv.New32a()
-				h.Write([]byte(sp.ID)) //nolint:errcheck // never fails
-				i := int(h.Sum32() % uint32(len(s.subs)))
-				batches[i].splits = append(batches[i].splits, sp)
+			if err := s.assign(splits, bounded); err != nil || bounded {
+				return err
 			}
-			if fresh || (first && bounded) {
-				for i, l := range s.subs {
-					batches[i].operator, batches[i].final = s.node.ID, bounded
-					if !l.task.box.send(0, message{kind: msgSplits, splits: batches[i : i+1]}) {
-						return errStopped
-					}
-				}
-			}
-			if bounded {
-				return nil
-			}
+		} else if failures++; failures > maxDiscoverFailures {
+			return err
 		}
 		select {
 		case <-tick.C:
@@ -136,6 +111,37 @@ func (s *sourceNode) discover(ctx context.Context, r *run) error {
 			return errStopped
 		}
 	}
+}
+
+// assign hands out the splits that are new. With final the subtasks learn that no more will come.
+func (s *sourceNode) assign(splits []connector.Split, final bool) error {
+	batches := make([]splitAssignment, len(s.subs))
+	fresh := false
+	for _, sp := range splits {
+		if s.taken[sp.ID] {
+			continue
+		}
+		s.taken[sp.ID], fresh = true, true
+		i := splitOwner(sp.ID, len(s.subs))
+		batches[i].splits = append(batches[i].splits, sp)
+	}
+	if !fresh && !final {
+		return nil
+	}
+	for i, l := range s.subs {
+		batches[i].operator, batches[i].final = s.node.ID, final
+		if !l.task.box.send(0, message{kind: msgSplits, splits: batches[i : i+1]}) {
+			return errStopped
+		}
+	}
+	return nil
+}
+
+// splitOwner returns which of n subtasks reads a split: its id alone decides.
+func splitOwner(id string, n int) int {
+	h := fnv.New32a()
+	h.Write([]byte(id)) //nolint:errcheck // never fails
+	return int(h.Sum32() % uint32(n))
 }
 
 // maxDiscoverFailures is how many times in a row a source may fail to list its splits before the job fails.
@@ -167,11 +173,15 @@ func (t *subtask) assign(as []splitAssignment) error {
 				continue
 			}
 			for _, sp := range a.splits {
-				rd, err := l.source.source.Open(context.Background(), sp, l.node.plan.Source.Columns, l.node.plan.Source.RowID, l)
+				if pos, ok := l.restored[sp.ID]; ok {
+					sp.Position = pos
+				}
+				rd, err := l.source.source.Open(t.run.ctx, sp, l.node.plan.Source.Columns, l.node.plan.Source.RowID, l)
 				if err != nil {
 					return fmt.Errorf("open split %s: %w", sp.ID, err)
 				}
 				l.readers = append(l.readers, &splitReader{id: sp.ID, reader: rd})
+				delete(l.restored, sp.ID)
 				t.idle = false
 			}
 			l.final = a.final
@@ -215,6 +225,9 @@ func (t *subtask) sourceReady() bool {
 
 // pumpSources reads one chunk of one split per source.
 func (t *subtask) pumpSources() error {
+	if len(t.sources) == 0 || t.run.job.isPaused() {
+		return nil
+	}
 	for _, l := range t.sources {
 		if err := l.pump(); err != nil {
 			return err
@@ -233,7 +246,7 @@ func (l *sourceLeaf) pump() error {
 		}
 		s.wakeAt = time.Time{}
 		l.chunk.Reset()
-		st, wait, err := s.reader.Next(context.Background(), l.chunk, r.engine.cfg.ChunkRows)
+		st, wait, err := s.reader.Next(r.ctx, l.chunk, r.engine.cfg.ChunkRows)
 		if err != nil {
 			return fmt.Errorf("read split %s: %w", s.id, err)
 		}
@@ -296,6 +309,9 @@ func (t *subtask) positions() map[string][]byte {
 	out := map[string][]byte{}
 	for _, l := range t.sources {
 		prefix := fmt.Sprintf("%d/", l.node.plan.ID)
+		for id, p := range l.restored {
+			out[prefix+id] = p
+		}
 		for id, p := range l.ended {
 			out[prefix+id] = p
 		}

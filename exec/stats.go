@@ -27,7 +27,7 @@ func (j *Job) Operators() []OperatorStats {
 	if r == nil {
 		return nil
 	}
-	m := r.store.Metrics()
+	m := j.Metrics()
 	var out []OperatorStats
 	index := map[uint32]int{}
 	for _, t := range r.subtasks {

@@ -45,6 +45,7 @@ type tables struct {
 
 	mu       sync.Mutex
 	done     map[uint64]*checkpoint.JobState // cut, not yet asked for by Trigger
+	failed   map[uint64]error                // could not be written, not yet asked for
 	wanted   map[uint64]bool                 // triggered, not yet cut
 	epochs   map[uint64]uint64               // epoch of each checkpoint in flight
 	walMarks []walMark
@@ -538,7 +539,7 @@ func (tb *tables) seal(id, epoch uint64) {
 	tb.mu.Lock()
 	if tb.epochs == nil {
 		tb.epochs, tb.done, tb.wanted = map[uint64]uint64{}, map[uint64]*checkpoint.JobState{}, map[uint64]bool{}
-		tb.unchanged = map[uint64]bool{}
+		tb.unchanged, tb.failed = map[uint64]bool{}, map[uint64]error{}
 	}
 	tb.epochs[id] = epoch
 	tb.mu.Unlock()
@@ -560,21 +561,31 @@ func (tb *tables) seal(id, epoch uint64) {
 }
 
 func (tb *tables) finish(id uint64, js *checkpoint.JobState, err error) {
-	if err != nil {
-		tb.engine.acker.Decline(TablesID, id, err)
-		return
-	}
 	tb.mu.Lock()
 	wanted := tb.wanted[id]
-	if wanted {
-		delete(tb.wanted, id)
-	} else {
+	delete(tb.wanted, id)
+	switch {
+	case err != nil:
+		tb.failed[id] = err
+	case !wanted:
 		tb.done[id] = js
 	}
 	tb.mu.Unlock()
-	if wanted {
+	switch {
+	case wanted && err != nil:
+		tb.engine.acker.Decline(TablesID, id, err)
+	case wanted:
 		tb.engine.acker.Acknowledge(js)
 	}
+}
+
+// forget drops what is known of checkpoint id; tb.mu is held.
+func (tb *tables) forget(id uint64) {
+	delete(tb.unchanged, id)
+	delete(tb.epochs, id)
+	delete(tb.done, id)
+	delete(tb.failed, id)
+	delete(tb.wanted, id)
 }
 
 // ID implements checkpoint.Participant.
@@ -595,12 +606,15 @@ func (tb *tables) Trigger(b checkpoint.Barrier) error {
 		tb.mu.Unlock()
 		return errNotCut
 	}
-	js := tb.done[b.Checkpoint]
-	if js == nil {
+	js, err := tb.done[b.Checkpoint], tb.failed[b.Checkpoint]
+	if js == nil && err == nil {
 		tb.wanted[b.Checkpoint] = true
 	}
 	delete(tb.done, b.Checkpoint)
 	tb.mu.Unlock()
+	if err != nil {
+		return err
+	}
 	if js != nil {
 		tb.engine.acker.Acknowledge(js)
 	}
@@ -618,10 +632,7 @@ func (tb *tables) NotifyComplete(id uint64) {
 	}
 	for i := range tb.epochs {
 		if i <= id {
-			delete(tb.unchanged, i)
-			delete(tb.epochs, i)
-			delete(tb.done, i)
-			delete(tb.wanted, i)
+			tb.forget(i)
 		}
 	}
 	n, lsn := 0, uint64(0)
@@ -643,7 +654,5 @@ func (tb *tables) NotifyAborted(id uint64) {
 	tb.store.Abort(id)
 	tb.mu.Lock()
 	defer tb.mu.Unlock()
-	delete(tb.epochs, id)
-	delete(tb.done, id)
-	delete(tb.wanted, id)
+	tb.forget(id)
 }

@@ -90,7 +90,7 @@ type subtask struct {
 	firstAt  time.Time
 	sink     *materializeOp
 
-	began   time.Time    // when the loop started
+	began   atomic.Int64 // when the loop started, ns of wall time
 	waited  atomic.Int64 // ns spent waiting for input
 	waiting atomic.Int64 // since when it waits now, ns of wall time, 0 = it works
 }
@@ -124,7 +124,9 @@ func (w *watermarks) update(slot int, m message) (out []op.Watermark) {
 		if w.chans[slot] == nil {
 			w.chans[slot] = map[int]int64{}
 		}
-		w.chans[slot][m.watermark.Column] = max(m.watermark.Value, w.chans[slot][m.watermark.Column])
+		if old, ok := w.chans[slot][m.watermark.Column]; !ok || m.watermark.Value > old {
+			w.chans[slot][m.watermark.Column] = m.watermark.Value
+		}
 	}
 	cols := map[int]bool{}
 	for _, c := range w.chans {
@@ -297,7 +299,7 @@ func (e *Engine) jobEnv() *expr.Env {
 // loop is the task loop: it takes messages and feeds the tree, reads sources while nothing waits, and turns aligned barriers into the
 // operators' Barrier calls.
 func (t *subtask) loop() error {
-	t.began = time.Now()
+	t.began.Store(time.Now().UnixNano())
 	for {
 		ready := t.sourceReady()
 		ch, m, ok, closed := t.take(!ready)
@@ -336,14 +338,15 @@ func (t *subtask) take(wait bool) (ch int, m message, ok, closed bool) {
 
 // busyRatio is the share of its life that the subtask did not wait for input.
 func (t *subtask) busyRatio() float64 {
-	if t.began.IsZero() {
+	began := t.began.Load()
+	if began == 0 {
 		return 0
 	}
-	idle := t.waited.Load()
+	idle, now := t.waited.Load(), time.Now().UnixNano()
 	if since := t.waiting.Load(); since != 0 {
-		idle += time.Now().UnixNano() - since
+		idle += now - since
 	}
-	return min(1, max(0, 1-float64(idle)/float64(time.Since(t.began))))
+	return min(1, max(0, 1-float64(idle)/float64(max(1, now-began))))
 }
 
 func (t *subtask) handle(ch int, m message) error {

@@ -1,11 +1,14 @@
 // Package changelog keeps the ordered record of a relation's changes, cut by epoch. Jobs are joined by change logs, never by
-// channels: a reader is a replayable source whose position is an epoch. Entries stay until every reader's completed checkpoint is past them.
+// channels: a reader is a replayable source whose position is an epoch. Entries stay until every reader's completed checkpoint is past
+// them, or until the log exceeds its limit: then first those go that readers have consumed (a reader that fails is then filled again
+// instead of going back), and after that readers that are too slow are detached.
 //
 // The log is held in memory. What makes it durable is where it comes from: a table's log is rebuilt from the write-ahead log, a
 // view's by running the view again from its checkpoint.
 package changelog
 
 import (
+	"sort"
 	"sync"
 
 	"github.com/streamdb/streamdb/types"
@@ -40,11 +43,12 @@ func New(closed uint64, limitBytes int64) *Log {
 // Reader is one consumer's place in the log.
 type Reader struct {
 	log *Log
-	// wake is called, without locks held by the log, after an epoch with changes was closed.
+	// wake is called, without locks held by the log, when there may be something to read.
 	wake func()
-	// durable: what the reader's completed checkpoint covers; entries up to the minimum over all readers may go.
-	durable  uint64
-	detached bool
+	// durable: what the reader's completed checkpoint covers; entries up to the minimum over all readers may go. consumed: what it has
+	// read. durable ≤ consumed.
+	durable, consumed uint64
+	detached          bool
 }
 
 // Attach registers a reader that has everything up to epoch from. It fails (ok = false) when entries after from are gone already: the
@@ -55,9 +59,21 @@ func (l *Log) Attach(from uint64, wake func()) (r *Reader, ok bool) {
 	if from < l.base {
 		return nil, false
 	}
-	r = &Reader{log: l, wake: wake, durable: from}
+	return l.attach(from, wake), true
+}
+
+// Join registers a reader that is about to be filled from a version. Which version suits depends on the writer: all changes after it must
+// have been appended by somebody who had seen this reader (HasReaders).
+func (l *Log) Join(wake func()) *Reader {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.attach(l.closed, wake)
+}
+
+func (l *Log) attach(from uint64, wake func()) *Reader {
+	r := &Reader{log: l, wake: wake, durable: from, consumed: from}
 	l.readers[r] = struct{}{}
-	return r, true
+	return r
 }
 
 // Detach removes the reader.
@@ -72,9 +88,22 @@ func (r *Reader) Detach() {
 func (r *Reader) Durable(e uint64) {
 	r.log.mu.Lock()
 	defer r.log.mu.Unlock()
+	r.consumed = max(r.consumed, e)
 	if e > r.durable {
 		r.durable = e
 		r.log.trim()
+	}
+}
+
+// Consumed tells that the reader has read all epochs up to e; it asks for them again only if it fails.
+func (r *Reader) Consumed(e uint64) {
+	r.log.mu.Lock()
+	defer r.log.mu.Unlock()
+	if e > r.consumed {
+		r.consumed = e
+		if r.log.bytes > r.log.limit {
+			r.log.trim()
+		}
 	}
 }
 
@@ -117,11 +146,12 @@ func (l *Log) Append(epoch uint64, c *types.Chunk) {
 	l.bytes += b
 }
 
-// Close completes every epoch up to e and wakes the readers if one of them has changes.
-func (l *Log) Close(e uint64) {
+// Seal completes every epoch up to e without telling the readers. It precedes the moment at which e becomes visible as closed, so that
+// nobody who sees e closed can miss a change; Wake follows it.
+func (l *Log) Seal(e uint64) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	if e <= l.closed {
-		l.mu.Unlock()
 		return
 	}
 	l.closed = e
@@ -129,15 +159,24 @@ func (l *Log) Close(e uint64) {
 	for n < len(l.open) && l.open[n].Epoch <= e {
 		n++
 	}
-	changed := n > 0
 	l.entries = append(l.entries, l.open[:n]...)
-	l.open = append(l.open[:0], l.open[n:]...)
+	rest := copy(l.open, l.open[n:])
+	clear(l.open[rest:])
+	l.open = l.open[:rest]
 	l.trim()
-	var wake []func()
-	if changed {
-		for r := range l.readers {
-			wake = append(wake, r.wake)
-		}
+}
+
+// Wake tells the readers that the relation has closed another epoch. They are told even when it brought no changes: what they read from
+// other relations may have waited for it.
+func (l *Log) Wake() {
+	l.mu.Lock()
+	if len(l.readers) == 0 {
+		l.mu.Unlock()
+		return
+	}
+	wake := make([]func(), 0, len(l.readers))
+	for r := range l.readers {
+		wake = append(wake, r.wake)
 	}
 	l.mu.Unlock()
 	for _, w := range wake {
@@ -145,11 +184,12 @@ func (l *Log) Close(e uint64) {
 	}
 }
 
-// trim drops entries that no reader needs, and detaches readers when the rest exceeds the limit. Callers hold mu.
+// trim drops entries that no reader needs. If the rest exceeds the limit, what all have consumed goes next, and then the readers that hold
+// the remainder are detached. Callers hold mu.
 func (l *Log) trim() {
-	low := l.closed
+	low, read := l.closed, l.closed
 	for r := range l.readers {
-		low = min(low, r.durable)
+		low, read = min(low, r.durable), min(read, r.consumed)
 	}
 	l.drop(low)
 	if l.bytes <= l.limit || len(l.entries) == 0 {
@@ -161,26 +201,32 @@ func (l *Log) trim() {
 		n++
 	}
 	cut := l.entries[n-1].Epoch
-	for r := range l.readers {
-		if r.durable < cut {
-			r.detached = true
-			delete(l.readers, r)
+	if cut > read {
+		for r := range l.readers {
+			if r.consumed < cut {
+				r.detached = true
+				delete(l.readers, r)
+			}
 		}
 	}
 	l.drop(cut)
 }
 
 func (l *Log) drop(through uint64) {
-	n := 0
-	for n < len(l.entries) && l.entries[n].Epoch <= through {
-		l.bytes -= l.entries[n].Bytes
-		n++
-	}
+	n := l.after(through)
 	if n > 0 {
+		for i := range n {
+			l.bytes -= l.entries[i].Bytes
+		}
 		clear(l.entries[:n])
 		l.entries = append(l.entries[:0:0], l.entries[n:]...)
 	}
 	l.base = max(l.base, min(through, l.closed))
+}
+
+// after returns the index of the first entry after epoch e.
+func (l *Log) after(e uint64) int {
+	return sort.Search(len(l.entries), func(i int) bool { return l.entries[i].Epoch > e })
 }
 
 // Closed returns the newest closed epoch.
@@ -194,12 +240,11 @@ func (l *Log) Closed() uint64 {
 func (l *Log) FirstAfter(e, through uint64) (uint64, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, en := range l.entries {
-		if en.Epoch > e {
-			return en.Epoch, en.Epoch <= through
-		}
+	i := l.after(e)
+	if i == len(l.entries) || l.entries[i].Epoch > through {
+		return 0, false
 	}
-	return 0, false
+	return l.entries[i].Epoch, true
 }
 
 // Range returns the entries of epochs (after, through]. ok is false when some of them are gone.
@@ -209,10 +254,9 @@ func (l *Log) Range(after, through uint64) (es []Entry, ok bool) {
 	if after < l.base {
 		return nil, false
 	}
-	for _, en := range l.entries {
-		if en.Epoch > after && en.Epoch <= through {
-			es = append(es, en)
-		}
+	from, to := l.after(after), l.after(through)
+	if from < to {
+		es = append(es, l.entries[from:to]...)
 	}
 	return es, true
 }
@@ -222,18 +266,18 @@ func (l *Log) Reset(e uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.clearOpen()
-	n := len(l.entries)
-	for n > 0 && l.entries[n-1].Epoch > e {
-		n--
-		l.bytes -= l.entries[n].Bytes
+	n := l.after(e)
+	for i := n; i < len(l.entries); i++ {
+		l.bytes -= l.entries[i].Bytes
 	}
+	clear(l.entries[n:])
 	l.entries = l.entries[:n]
 	l.closed = e
 	l.base = min(l.base, e)
 }
 
 // Break ends the continuity of the log: the relation is computed anew and its content at epoch e does not follow from what readers have
-// seen. All readers are detached; who comes later can start at e or after.
+// seen. All readers are detached; none can go on from e or before, however much it has.
 func (l *Log) Break(e uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -243,7 +287,7 @@ func (l *Log) Break(e uint64) {
 		delete(l.readers, r)
 	}
 	l.entries, l.bytes = nil, 0
-	l.closed, l.base = e, e
+	l.closed, l.base = e, e+1
 }
 
 func (l *Log) clearOpen() {

@@ -1,0 +1,179 @@
+package exec
+
+import (
+	"errors"
+
+	"github.com/streamdb/streamdb/checkpoint"
+	"github.com/streamdb/streamdb/state"
+	"github.com/streamdb/streamdb/storage/changelog"
+)
+
+// ID implements checkpoint.Participant.
+func (j *Job) ID() uint64 { return j.Spec.ID }
+
+// Name implements checkpoint.Participant.
+func (j *Job) Name() string { return j.Spec.Name }
+
+// Inputs implements checkpoint.Participant.
+func (j *Job) Inputs() []uint64 {
+	var ids []uint64
+	tables := false
+	for _, in := range j.inputs {
+		switch {
+		case in.job != nil:
+			ids = append(ids, in.job.Spec.ID)
+		case !tables:
+			tables = true
+			ids = append(ids, TablesID)
+		}
+	}
+	return ids
+}
+
+// Trigger implements checkpoint.Participant. The driver meets the checkpoint's epoch by itself: the clock told it. If it has passed that
+// epoch without cutting it declines.
+func (j *Job) Trigger(b checkpoint.Barrier) error {
+	j.mu.Lock()
+	js, r := j.snapshots[b.Checkpoint], j.run
+	running := j.Status() == JobRunning || j.Status() == JobPaused
+	if running && js == nil && r != nil {
+		j.wanted[b.Checkpoint] = b
+	}
+	j.mu.Unlock()
+	switch {
+	case !running || r == nil:
+		return checkpoint.ErrNotRunning
+	case js != nil:
+		j.engine.acker.Acknowledge(js)
+	default:
+		r.poke()
+	}
+	return nil
+}
+
+// nextWanted returns the first checkpoint asked for whose epoch is in (after, through].
+func (j *Job) nextWanted(after, through uint64) (b checkpoint.Barrier, ok bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, w := range j.wanted {
+		if w.Epoch > after && w.Epoch <= through && (!ok || w.Epoch < b.Epoch) {
+			b, ok = w, true
+		}
+	}
+	return b, ok
+}
+
+// declineMissed answers the checkpoints that a run at epoch done will not meet: their epoch went by without a cut, or before they can be
+// met come changes (first, 0 = none) that a paused job does not take.
+func (j *Job) declineMissed(done, first uint64) {
+	j.mu.Lock()
+	var ids []uint64
+	for id, b := range j.wanted {
+		if !j.cutting[id] && (b.Epoch <= done || first != 0 && b.Epoch >= first) {
+			ids = append(ids, id)
+			delete(j.wanted, id)
+		}
+	}
+	j.mu.Unlock()
+	for _, id := range ids {
+		j.engine.acker.Decline(j.Spec.ID, id, checkpoint.ErrNotRunning)
+	}
+}
+
+// cut notes that checkpoint id is being written.
+func (j *Job) cut(id uint64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.cutting[id] = true
+}
+
+// acknowledge delivers a finished snapshot, now or when it is asked for.
+func (j *Job) acknowledge(js *checkpoint.JobState) {
+	j.mu.Lock()
+	j.snapshots[js.Checkpoint] = js
+	_, wanted := j.wanted[js.Checkpoint]
+	delete(j.wanted, js.Checkpoint)
+	delete(j.cutting, js.Checkpoint)
+	j.mu.Unlock()
+	if wanted {
+		j.engine.acker.Acknowledge(js)
+	}
+}
+
+func (j *Job) decline(id uint64, err error) {
+	j.mu.Lock()
+	_, wanted := j.wanted[id]
+	delete(j.wanted, id)
+	delete(j.cutting, id)
+	j.mu.Unlock()
+	if wanted {
+		j.engine.acker.Decline(j.Spec.ID, id, err)
+	}
+}
+
+// declineAll answers whatever is asked for when a run has ended with err.
+func (j *Job) declineAll(err error) {
+	j.mu.Lock()
+	ids := make([]uint64, 0, len(j.wanted))
+	for id := range j.wanted {
+		ids = append(ids, id)
+	}
+	clear(j.wanted)
+	clear(j.cutting)
+	clear(j.snapshots)
+	j.mu.Unlock()
+	if err == nil || errors.Is(err, errRestart) || errors.Is(err, errStopped) {
+		err = checkpoint.ErrNotRunning
+	}
+	for _, id := range ids {
+		j.engine.acker.Decline(j.Spec.ID, id, err)
+	}
+}
+
+// NotifyComplete implements checkpoint.Participant.
+func (j *Job) NotifyComplete(id uint64) {
+	j.mu.Lock()
+	js := j.snapshots[id]
+	for i := range j.snapshots {
+		if i <= id {
+			delete(j.snapshots, i)
+		}
+	}
+	var readers []*changelog.Reader
+	var store *state.Store
+	if js != nil {
+		if js.Unchanged && j.completed != nil {
+			c := *j.completed
+			c.Epoch = js.Epoch
+			js = &c
+		} else if j.run != nil {
+			store = j.run.store
+		}
+		j.completed = js
+		if j.run != nil {
+			readers = j.run.readers
+		}
+	}
+	j.mu.Unlock()
+	if store != nil {
+		store.Confirm(id)
+	}
+	for _, r := range readers {
+		r.Durable(js.Epoch)
+	}
+}
+
+// NotifyAborted implements checkpoint.Participant.
+func (j *Job) NotifyAborted(id uint64) {
+	j.mu.Lock()
+	delete(j.snapshots, id)
+	delete(j.wanted, id)
+	var store *state.Store
+	if j.run != nil {
+		store = j.run.store
+	}
+	j.mu.Unlock()
+	if store != nil {
+		store.Abort(id)
+	}
+}

@@ -1,0 +1,302 @@
+package exec
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/streamdb/streamdb/state"
+)
+
+// Restart back-off: doubles from the first to the last, and starts over after a job ran well for restartForget.
+const (
+	restartFirst  = 200 * time.Millisecond
+	restartLast   = 30 * time.Second
+	restartForget = time.Minute
+)
+
+// prepare chooses where the next run starts and attaches it to its inputs' logs, so that nothing after that point is dropped.
+func (j *Job) prepare() error {
+	r := newRun(j)
+	j.mu.Lock()
+	from := j.completed
+	j.mu.Unlock()
+	if from != nil && r.attach(from.Epoch) {
+		copied := *from // the coordinator's own must not change
+		r.from, r.backfill, r.done = &copied, false, from.Epoch
+	} else {
+		r.join()
+	}
+	if err := r.restore(); err != nil {
+		return firstError(err, r.discard())
+	}
+	if j.rel != nil {
+		if r.from != nil {
+			j.rel.Log.Reset(r.from.Epoch)
+			j.published.Store(r.from.Epoch)
+		} else {
+			j.rel.Log.Break(j.engine.clock.closed.Load())
+		}
+	}
+	if err := r.build(); err != nil {
+		return firstError(err, r.discard())
+	}
+	if !j.adopt(r) {
+		return firstError(errStopped, r.discard())
+	}
+	return nil
+}
+
+// adopt makes r the job's run unless the job was stopped meanwhile.
+func (j *Job) adopt(r *run) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.stopped {
+		return false
+	}
+	if r.from == nil {
+		j.completed, j.lastSnap = nil, 0
+	} else {
+		j.lastSnap = r.from.Checkpoint
+	}
+	j.run = r
+	return true
+}
+
+// restore opens the state and what else a checkpoint holds. When it cannot be opened the job begins from its inputs.
+func (r *run) restore() error {
+	j := r.job
+	store, err := r.open()
+	if err != nil && r.from != nil {
+		j.engine.cfg.Logger.Error().Err(err).Str("job", j.Spec.Name).Msg("checkpointed state cannot be opened: the view is computed again from its inputs")
+		r.from, r.backfill, r.done = nil, true, 0
+		store, err = state.Open(context.Background(), j.engine.storeOptions(j.Spec.ID, j.Spec.Backend), nil)
+	}
+	if err != nil {
+		return fmt.Errorf("open state of %s: %w", j.Spec.Name, err)
+	}
+	r.store = store
+	if r.from == nil {
+		return nil
+	}
+	if err := r.errors.load(r.from.Operators[operatorErrors]); err != nil {
+		return fmt.Errorf("restore errors of %s: %w", j.Spec.Name, err)
+	}
+	return nil
+}
+
+// discard gives up a run that was never executed.
+func (r *run) discard() error {
+	r.fail(errStopped)
+	r.cleanup()
+	r.detach()
+	return r.closeStore()
+}
+
+// open opens the state, getting files that are not on local disk any more from the checkpoint store.
+func (r *run) open() (*state.Store, error) {
+	e, j := r.engine, r.job
+	opts := e.storeOptions(j.Spec.ID, j.Spec.Backend)
+	store, err := state.Open(context.Background(), opts, r.snapshot())
+	if err == nil || r.from == nil || e.cfg.Fetch == nil {
+		return store, err
+	}
+	snap, ferr := e.cfg.Fetch(context.Background(), r.from)
+	if ferr != nil {
+		return nil, errors.Join(err, ferr)
+	}
+	r.from.State = snap
+	return state.Open(context.Background(), opts, snap)
+}
+
+func firstError(errs ...error) error {
+	for _, e := range errs {
+		if e != nil {
+			return e
+		}
+	}
+	return nil
+}
+
+func (r *run) snapshot() *state.Snapshot {
+	if r.from == nil {
+		return nil
+	}
+	return r.from.State
+}
+
+// attach takes up the inputs' logs after epoch; false when one of them has forgotten what followed.
+func (r *run) attach(epoch uint64) bool {
+	for _, in := range r.job.inputs {
+		rd, ok := in.Log.Attach(epoch, r.poke)
+		if !ok {
+			r.detach()
+			r.readers = nil
+			return false
+		}
+		r.readers = append(r.readers, rd)
+	}
+	return true
+}
+
+// join takes up the inputs' logs as they are now; first finds the epoch from which on they are complete.
+func (r *run) join() {
+	for _, in := range r.job.inputs {
+		r.readers = append(r.readers, in.Log.Join(r.poke))
+	}
+}
+
+func (r *run) detach() {
+	for _, rd := range r.readers {
+		rd.Detach()
+	}
+}
+
+// supervise runs the job, one run after the other, until it is stopped.
+func (j *Job) supervise() {
+	backoff := restartFirst
+	for {
+		j.mu.Lock()
+		r := j.run
+		j.mu.Unlock()
+		began := time.Now()
+		err := r.execute()
+		stopped := j.ended(r, err)
+		if stopped {
+			return
+		}
+		if !errors.Is(err, errRestart) {
+			if time.Since(began) > restartForget {
+				backoff = restartFirst
+			}
+			j.failed(err, time.Since(began) > restartForget)
+			j.engine.cfg.Logger.Error().Err(err).Str("job", j.Spec.Name).Dur("retry_in", backoff).Msg("job failed: it starts again from its last checkpoint")
+			if r.sleep(backoff) {
+				backoff = min(2*backoff, restartLast)
+				j.engine.restart([]*Job{j}, r)
+			}
+		}
+		select {
+		case <-r.replaced:
+		case <-j.stopCh:
+		}
+		// Only now: until the next run was attached the logs had to keep what it reads.
+		r.detach()
+		if j.isStopped() {
+			j.status.Store(int32(JobStopped))
+			return
+		}
+	}
+}
+
+// ended takes note of the end of a run and reports whether it was the last.
+func (j *Job) ended(r *run, err error) (stopped bool) {
+	j.mu.Lock()
+	stopped = j.stopped
+	if stopped {
+		j.status.Store(int32(JobStopped))
+	} else {
+		j.status.Store(int32(JobRestarting)) // from here on Trigger answers ErrNotRunning
+	}
+	j.mu.Unlock()
+	j.declineAll(err)
+	if stopped {
+		r.detach()
+	} else if cerr := r.closeStore(); cerr != nil {
+		j.engine.cfg.Logger.Warn().Err(cerr).Str("job", j.Spec.Name).Msg("close state")
+	}
+	close(r.finished)
+	j.engine.progress.notify()
+	return stopped
+}
+
+func (j *Job) failed(err error, ranWell bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if ranWell {
+		j.streak = 0
+	}
+	j.lastErr = err
+	j.restarts++
+	j.streak++
+}
+
+// restart starts the given jobs again together with all that read from them: those have consumed changes that will be made again. first, when
+// set, is the run whose failure is the reason; nothing is done when it was replaced meanwhile.
+func (e *Engine) restart(jobs []*Job, first *run) {
+	e.restarting.Lock()
+	defer e.restarting.Unlock()
+	if first != nil && first.isReplaced() {
+		return
+	}
+	var group []*Job
+	var runs []*run
+	var ids []uint64
+	for _, k := range e.withReaders(jobs) {
+		k.mu.Lock()
+		r, stopped := k.run, k.stopped
+		k.mu.Unlock()
+		if !stopped {
+			group, runs, ids = append(group, k), append(runs, r), append(ids, k.Spec.ID)
+		}
+	}
+	for i, k := range group {
+		runs[i].fail(errRestart)
+		select {
+		case <-runs[i].finished:
+		case <-k.stopCh:
+		}
+	}
+	m, err := e.acker.Restart(e.life, ids)
+	for i, k := range group {
+		if k.isStopped() {
+			continue
+		}
+		err := err
+		if err == nil {
+			k.mu.Lock()
+			k.completed = nil
+			if m != nil {
+				k.completed = m.Jobs[k.Spec.ID]
+			}
+			k.mu.Unlock()
+		}
+		if err == nil {
+			err = k.prepare()
+		}
+		if err != nil && !k.isStopped() {
+			// The next run reports the failure and tries again after a pause.
+			failed := newRun(k)
+			failed.fail(err)
+			k.mu.Lock()
+			k.run = failed
+			k.mu.Unlock()
+		}
+		runs[i].replacedOnce.Do(func() { close(runs[i].replaced) })
+	}
+}
+
+// withReaders returns jobs and everything that reads from them, directly or not; what is read comes before its readers.
+func (e *Engine) withReaders(jobs []*Job) []*Job {
+	in := map[*Job]bool{}
+	for _, j := range jobs {
+		in[j] = true
+	}
+	all := e.Jobs()
+	slices.SortFunc(all, func(a, b *Job) int { return cmp.Compare(a.Spec.ID, b.Spec.ID) }) // readers are younger than what they read
+	var out []*Job
+	for _, k := range all {
+		for _, r := range k.inputs {
+			if r.job != nil && in[r.job] {
+				in[k] = true
+			}
+		}
+		if in[k] && !k.isStopped() {
+			out = append(out, k)
+		}
+	}
+	return out
+}
