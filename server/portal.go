@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/pgwire"
@@ -108,7 +109,6 @@ type portal struct {
 	left   *types.Chunk // fetched, not yet sent
 	at     int
 	tag    string
-	sent   int64
 }
 
 // portalChunks bounds the chunks a paged portal holds ready.
@@ -189,6 +189,9 @@ func (ss *session) page(ctx context.Context, p *portal, maxRows int, w pgwire.Re
 					}
 					p.result <- nil
 					p.done = true
+					if p.tag != "" && !strings.HasPrefix(p.tag, "SELECT ") {
+						return w.CommandComplete(p.tag)
+					}
 					return w.CommandComplete(fmt.Sprintf("SELECT %d", n))
 				}
 				p.left = c
