@@ -65,7 +65,9 @@ func (d *database) config() *pgx.ConnConfig {
 	cfg, err := pgx.ParseConfig("postgres://streamdb@streamdb/streamdb?sslmode=disable")
 	require.NoError(d.t, err)
 	cfg.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }
-	cfg.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) { return d.srv.Dial(ctx, network, addr) }
+	cfg.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		return d.srv.Dial(ctx, network, addr)
+	}
 	return cfg
 }
 
