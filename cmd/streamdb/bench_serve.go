@@ -58,7 +58,7 @@ func (c *benchLookup) Run(a *app) error {
 	return c.withServer(a, func(_ *server.Server, d *dialer, conn *pgx.Conn) error {
 		if err := runAll(a.ctx, conn, "CREATE TABLE items (id bigint PRIMARY KEY, price bigint, name text)",
 			fmt.Sprintf("INSERT INTO items SELECT i, i * 7, 'item ' || i FROM generate_series(1, %d) i", c.Rows),
-			"CREATE MATERIALIZED VIEW totals AS SELECT id, sum(price) AS total, max(name) AS name FROM items GROUP BY id", "CHECKPOINT"); err != nil {
+			"CREATE MATERIALIZED VIEW totals AS SELECT id, max(price) AS total, max(name) AS name FROM items GROUP BY id", "CHECKPOINT"); err != nil {
 			return err
 		}
 		times := make([][]time.Duration, c.Connections)
@@ -121,7 +121,7 @@ func (c *benchLookup) read(ctx, outer context.Context, d *dialer, seed uint64, t
 		id := 1 + rnd.Int64N(int64(c.Rows))
 		var total int64
 		began := time.Now()
-		if err := conn.QueryRow(outer, "SELECT total::bigint FROM totals WHERE id = $1", id).Scan(&total); err != nil {
+		if err := conn.QueryRow(outer, "SELECT total FROM totals WHERE id = $1", id).Scan(&total); err != nil {
 			return err
 		}
 		*times = append(*times, time.Since(began))

@@ -177,25 +177,47 @@ func (d *display) psqlLine() string {
 	return fmt.Sprintf("psql -h %s -p %s -U streamdb streamdb", host, port)
 }
 
-// frame renders all tables. rows is the number of rows of views that have some, empty that of those without.
-func (d *display) frame() (text []byte, empty int, err error) {
-	var b bytes.Buffer
+// frame renders all tables: the second one beside the last two, so that a small terminal holds them. empty counts those without rows.
+func (d *display) frame() (text string, empty int, err error) {
+	var blocks []string
 	for _, t := range demoTables() {
 		results, err := d.conn.PgConn().Exec(context.Background(), t.query).ReadAll()
 		if err != nil {
-			return nil, 0, err
+			return "", 0, err
 		}
 		r := results[0]
 		if len(r.Rows) == 0 || string(r.Rows[0][0]) == "0" {
 			empty++
 		}
-		fmt.Fprintln(&b, t.title)
-		if err := printTable(&b, r); err != nil {
-			return nil, 0, err
+		b := bytes.NewBufferString(t.title + "\n")
+		if err := printTable(b, r); err != nil {
+			return "", 0, err
 		}
-		fmt.Fprintln(&b)
+		blocks = append(blocks, b.String())
 	}
-	return b.Bytes(), empty, nil
+	return blocks[0] + "\n" + beside(blocks[1], blocks[2]+"\n"+blocks[3]), empty, nil
+}
+
+// beside puts two texts side by side.
+func beside(left, right string) string {
+	const gap = 3
+	l, r := strings.Split(strings.TrimRight(left, "\n"), "\n"), strings.Split(strings.TrimRight(right, "\n"), "\n")
+	width := 0
+	for _, s := range l {
+		width = max(width, len([]rune(s)))
+	}
+	var b strings.Builder
+	for i := range max(len(l), len(r)) {
+		line := ""
+		if i < len(l) {
+			line = l[i]
+		}
+		if i < len(r) {
+			line += strings.Repeat(" ", width+gap-len([]rune(line))) + r[i]
+		}
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+	return b.String()
 }
 
 func isTerminal(w io.Writer) bool {
@@ -232,9 +254,9 @@ func (d *display) follow(ctx context.Context, failed, fatal <-chan error) error 
 		if err != nil {
 			return err
 		}
-		head := fmt.Sprintf("streamdb demo: %d auction events a second, views kept up to date. Ctrl-C stops; the next start goes on from %s\n\n    %s\n    http://%s/metrics\n\n",
+		head := fmt.Sprintf("streamdb demo: %d auction events a second, views kept up to date. Ctrl-C stops; the next start goes on from %s\n  %s\n  http://%s/metrics\n\n",
 			d.rate, d.dir, d.psqlLine(), d.http)
-		screen := head + string(text)
+		screen := head + text
 		if d.terminal {
 			screen = ansiHome + strings.ReplaceAll(screen, "\n", ansiEOL+"\n") + ansiBelow
 		}
@@ -278,7 +300,7 @@ func (d *display) once(ctx context.Context, wait time.Duration, failed, fatal <-
 		}
 		switch {
 		case empty == 0:
-			_, err := d.out.Write(text)
+			_, err := io.WriteString(d.out, text)
 			return err
 		case time.Now().After(deadline):
 			return fmt.Errorf("%d views are still empty after %v", empty, wait+demoFirstResult)
