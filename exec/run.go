@@ -1,9 +1,11 @@
 package exec
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"runtime/debug"
 	"sync"
@@ -385,8 +387,7 @@ func (r *run) nextPaused(limit uint64) (b checkpoint.Barrier, ok bool) {
 func (r *run) advance(b checkpoint.Barrier, firstChange uint64) error {
 	if b.Checkpoint != 0 && r.unchanged(b) {
 		r.passed(b.Epoch)
-		r.job.acknowledge(&checkpoint.JobState{Job: r.job.Spec.ID, Name: r.job.Spec.Name, Checkpoint: b.Checkpoint, Epoch: b.Epoch, Unchanged: true,
-			Parallelism: r.job.Spec.Parallelism})
+		r.job.acknowledge(r.job.unchangedState(b))
 		return nil
 	}
 	ended := r.sourcesEnded()
@@ -487,9 +488,26 @@ func (r *run) unchanged(b checkpoint.Barrier) bool {
 			return false
 		}
 	}
+	return r.stateUnchanged()
+}
+
+// unchangedState is what a job acknowledges that has nothing to write.
+func (j *Job) unchangedState(b checkpoint.Barrier) *checkpoint.JobState {
+	return &checkpoint.JobState{Job: j.Spec.ID, Name: j.Spec.Name, Checkpoint: b.Checkpoint, Epoch: b.Epoch, Unchanged: true, Parallelism: j.Spec.Parallelism}
+}
+
+// stateUnchanged reports that the state and the rows of the errors relation equal those of the last completed checkpoint.
+func (r *run) stateUnchanged() bool {
 	r.job.mu.Lock()
 	defer r.job.mu.Unlock()
 	return r.job.completed != nil && r.job.lastSnap == r.job.completed.Checkpoint && !r.store.Dirty() && !r.errors.dirty()
+}
+
+// samePositions reports that the sources stand where they stood at the last completed checkpoint.
+func (r *run) samePositions(pos map[string][]byte) bool {
+	r.job.mu.Lock()
+	defer r.job.mu.Unlock()
+	return r.job.completed != nil && maps.EqualFunc(pos, r.job.completed.Positions, bytes.Equal)
 }
 
 // report is called by each subtask when it has passed a barrier.
@@ -518,6 +536,11 @@ func (r *run) cut(b checkpoint.Barrier) {
 		pos[k] = v
 	}
 	r.mu.Unlock()
+	if r.stateUnchanged() && r.samePositions(pos) {
+		// Sources that bring no rows must not make an idle database write: the seals are covered by the next snapshot.
+		r.job.acknowledge(r.job.unchangedState(b))
+		return
+	}
 	errs, err := json.Marshal(r.errors.snapshot())
 	if err != nil {
 		r.fail(err)
