@@ -299,7 +299,12 @@ func (x *explainer) join(n *plan.Node, state func(string) string) (string, []str
 	if j.Residual != nil {
 		residual = expr.String(j.Residual, append(names(l), names(r)...))
 	}
-	return method + name, []string{labelled("Keys", strings.Join(conds, ", ")), labelled("Condition", residual), state("all rows of both inputs")}
+	closing, keeps := "", "all rows of both inputs"
+	if j.CloseKey != nil {
+		closing = "Forget: when both watermarks pass " + l.Schema[j.LeftKeys[*j.CloseKey]].Name
+		keeps = "rows of open windows of both inputs"
+	}
+	return method + name, []string{labelled("Keys", strings.Join(conds, ", ")), labelled("Condition", residual), closing, state(keeps)}
 }
 
 func (x *explainer) topN(n, in *plan.Node, state func(string) string) (string, []string) {

@@ -154,6 +154,7 @@ func (ph *physical) join(n *node, want, need map[int]bool) *phys {
 	if len(out) < len(visible) {
 		j.Output = pos
 	}
+	j.CloseKey = ph.closeKey(l, r, lk, rk)
 	p.n.Join = j
 	ph.joinProperties(p, n.jtype, l, r, lk, rk)
 	return ph.seal(p)
@@ -229,6 +230,20 @@ func widening(from, to types.OID) bool {
 	return ok && t == to
 }
 
+// closeKey returns the key by which a join of a view that emits when windows close can forget: a window column with a watermark on both
+// sides.
+func (ph *physical) closeKey(l, r *phys, lk, rk []int) *int {
+	if !ph.b.o.EmitOnClose {
+		return nil
+	}
+	for i := range lk {
+		if l.wm[lk[i]] && r.wm[rk[i]] && ph.md.cols[lk[i]].window != 0 && ph.md.cols[rk[i]].window != 0 {
+			return &i
+		}
+	}
+	return nil
+}
+
 func (ph *physical) joinProperties(p *phys, t plan.JoinType, l, r *phys, lk, rk []int) {
 	padL, padR := t == plan.Right || t == plan.Full, t == plan.Left || t == plan.Full
 	for _, id := range p.ids {
@@ -246,6 +261,15 @@ func (ph *physical) joinProperties(p *phys, t plan.JoinType, l, r *phys, lk, rk 
 		}
 	}
 	p.app = (t == plan.Inner || t == plan.Semi) && l.app && r.app
+	if p.n.Join.CloseKey != nil {
+		// Nothing is padded before its window closes, so nothing is taken back, and the watermark stays true of columns never padded.
+		p.app = l.app && r.app
+		for i := range lk {
+			if l.wm[lk[i]] && r.wm[rk[i]] {
+				p.wm[lk[i]], p.wm[rk[i]] = !padL, !padR && t != plan.Semi && t != plan.Anti
+			}
+		}
+	}
 	if l.dist == distSingle && (r.dist == distSingle || !ph.cut) {
 		p.dist = distSingle
 		return

@@ -44,10 +44,12 @@ type aggOp struct {
 
 	mark    int64
 	marked  bool
-	markDue bool               // to be forwarded at the barrier
-	ends    map[int64]struct{} // of OnClose: the window ends of live groups
-	endCol  *types.Vector      // the column of window ends of the rows in work
-	pend    []Watermark        // of other group columns, to be forwarded at the barrier
+	markDue bool                  // to be forwarded at the barrier
+	ends    map[int64]*openWindow // of OnClose: the live groups by the end of their window
+	endLast *openWindow           // the one of endAt
+	endAt   int64
+	endCol  *types.Vector // the column of window ends of the rows in work
+	pend    []Watermark   // of other group columns, to be forwarded at the barrier
 
 	grp   []uint32
 	batch aggBatch
@@ -117,7 +119,7 @@ func (o *aggOp) Open(ctx *Context) error {
 	o.groups = newGroupTable(o.keyTypes, words)
 	o.out = newOutBuf(o.node.Schema.Types())
 	o.oldErrs = map[int]error{}
-	o.ends = map[int64]struct{}{}
+	o.ends = map[int64]*openWindow{}
 	o.epoch = 1
 	o.complete = true
 	if o.state.part != nil {
@@ -149,7 +151,7 @@ func (o *aggOp) openGlobal() error {
 func (o *aggOp) added(g uint32, r int) error {
 	row := o.groups.row(g)
 	if o.endCol != nil && !o.endCol.IsNull(r) {
-		o.ends[o.endCol.Int[r]] = struct{}{}
+		o.listOpen(g, o.endCol.Int[r])
 	}
 	if o.hasVar {
 		o.growVars(g)
@@ -164,6 +166,19 @@ func (o *aggOp) added(g uint32, r int) error {
 	}
 	o.loaded = append(o.loaded, g)
 	return o.decodeGroup(g, row, v)
+}
+
+// listOpen lists a new group under the end of its window. It stays listed until it closes: only that drops groups of such aggregations.
+func (o *aggOp) listOpen(g uint32, end int64) {
+	if o.endLast == nil || o.endAt != end {
+		w := o.ends[end]
+		if w == nil {
+			w = &openWindow{}
+			o.ends[end] = w
+		}
+		o.endLast, o.endAt = w, end
+	}
+	o.endLast.groups = append(o.endLast.groups, g)
 }
 
 func (o *aggOp) growVars(g uint32) {
@@ -544,42 +559,37 @@ func (o *aggOp) dropGroup(g uint32, row []uint64) error {
 
 // closeWindows emits the groups whose window the watermark has passed, and drops them with their state.
 func (o *aggOp) closeWindows(out Emitter) error {
-	a := o.node.Agg
-	for _, v := range o.fresh.Cols {
-		v.Reset()
-	}
 	var closed []uint32
-	due := o.ctx.OneShot
-	if o.markDue {
-		// Groups are looked through only when a window has ended since.
-		for end := range o.ends {
-			if end < o.mark {
-				due = true
-				delete(o.ends, end)
-			}
-		}
-	}
-	if due {
-		keys := types.NewChunk(o.keyTypes)
-		err := o.groups.each(func(g uint32, row []uint64) error {
-			for _, v := range keys.Cols {
-				v.Reset()
-			}
-			if err := o.groups.appendValues(row, keys.Cols); err != nil {
-				return err
-			}
-			end := keys.Cols[a.OnClose]
-			if o.ctx.OneShot || !end.IsNull(0) && end.Int[0] < o.mark {
-				closed = append(closed, g)
-			}
+	switch {
+	case o.ctx.OneShot:
+		err := o.groups.each(func(g uint32, _ []uint64) error {
+			closed = append(closed, g)
 			return nil
 		})
 		if err != nil {
 			return err
 		}
+		slices.Sort(closed)
+	case o.markDue:
+		var due []int64
+		for end := range o.ends {
+			if end < o.mark {
+				due = append(due, end)
+			}
+		}
+		slices.Sort(due)
+		for _, end := range due {
+			closed = append(closed, o.ends[end].groups...)
+			delete(o.ends, end)
+		}
+		o.endLast = nil
 	}
-	slices.Sort(closed)
-	for _, g := range closed {
+	for at, g := range closed {
+		if at%cancelPollRows == cancelPollRows-1 {
+			if err := o.cancelled(); err != nil {
+				return err
+			}
+		}
 		row := o.groups.row(g)
 		if int64(row[aggCount]) > 0 {
 			for _, v := range o.fresh.Cols {

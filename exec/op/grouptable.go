@@ -491,11 +491,13 @@ func (t *groupTable) compact() {
 		row[rowKey0] = t.arena.add(old.get(row[rowKey0], n))
 		return nil
 	})
+	t.arena.recycle(old)
 }
 
 // arena holds byte strings addressed by a position; they never move until the owner rewrites it.
 type arena struct {
 	blocks [][]byte
+	spare  [][]byte // whole blocks to be used again
 	used   int64
 	dead   int64
 }
@@ -510,10 +512,14 @@ func (a *arena) add(b []byte) uint64 {
 	k := len(a.blocks) - 1
 	if k < 0 || len(a.blocks[k])+len(b) > cap(a.blocks[k]) {
 		size := arenaBlock
-		if k < 6 { // small tables stay small
-			size = arenaMinBlock << max(0, k+1)
+		if n := len(a.spare); n > 0 && len(b) <= arenaBlock {
+			a.blocks, a.spare = append(a.blocks, a.spare[n-1]), a.spare[:n-1]
+		} else {
+			if k < 6 { // small tables stay small
+				size = arenaMinBlock << max(0, k+1)
+			}
+			a.blocks = append(a.blocks, make([]byte, 0, max(size, len(b))))
 		}
-		a.blocks = append(a.blocks, make([]byte, 0, max(size, len(b))))
 		k++
 	}
 	at := uint64(k)<<32 | uint64(len(a.blocks[k]))
@@ -529,6 +535,15 @@ func (a *arena) get(at uint64, n int) []byte {
 
 func (a *arena) drop(n int) { a.dead += int64(n) }
 
+// recycle takes over the blocks of an arena that nobody reads any more, half of them at most: what grew once need not come back.
+func (a *arena) recycle(old arena) {
+	for _, b := range append(old.blocks, old.spare...) {
+		if cap(b) == arenaBlock && len(a.spare) <= len(old.blocks)/2 {
+			a.spare = append(a.spare, b[:0])
+		}
+	}
+}
+
 func (a *arena) wasteful() bool { return a.dead > arenaCompactAt && a.dead*2 > a.used }
 
 func (a *arena) bytes() int64 {
@@ -536,5 +551,5 @@ func (a *arena) bytes() int64 {
 	for _, b := range a.blocks {
 		n += int64(cap(b))
 	}
-	return n
+	return n + int64(len(a.spare))*arenaBlock
 }

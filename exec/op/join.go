@@ -20,6 +20,7 @@ type joinOp struct {
 	shows    [2]showMode
 	pairs    bool    // matching pairs are output
 	search   [2]bool // rows may come that are there already
+	closing  joinClosing
 	residual *expr.Program
 	width    [2]int
 	output   []int
@@ -102,6 +103,7 @@ func (o *joinOp) Open(ctx *Context) error {
 	}
 	o.epoch = 1
 	o.marks.ports = 2
+	o.closing.init(o)
 	o.st = joinState{o: o, complete: true}
 	o.st.reset()
 	for i := range 2 {
@@ -109,6 +111,9 @@ func (o *joinOp) Open(ctx *Context) error {
 		if o.st.tables[i], err = openTable(ctx, o.node, uint32(i), orderedMode); err != nil {
 			return err
 		}
+	}
+	if err := o.closing.open(ctx); err != nil {
+		return err
 	}
 	return o.st.restore()
 }
@@ -118,7 +123,10 @@ func (o *joinOp) wants(side int, matches int64) bool {
 	return o.shows[side] != showNever && (matches > 0) == (o.shows[side] == showMatched)
 }
 
-func (o *joinOp) added(g uint32, _ int) error {
+func (o *joinOp) added(g uint32, r int) error {
+	if o.closing.on {
+		o.closing.list(g, o.src.Cols[o.keys[o.srcSide][o.closing.key]].Int[r])
+	}
 	if o.st.complete {
 		return nil
 	}
@@ -129,8 +137,13 @@ func (o *joinOp) Process(port int, c *types.Chunk, out Emitter) error {
 	if c.Rows() == 0 {
 		return nil
 	}
-	c, err := o.dropNullKeys(port, c, out)
-	if err != nil {
+	var err error
+	if o.closing.marked {
+		if c, err = o.closing.dropLate(port, c); err != nil {
+			return err
+		}
+	}
+	if c, err = o.dropNullKeys(port, c, out); err != nil {
 		return err
 	}
 	n := c.Rows()
@@ -140,10 +153,10 @@ func (o *joinOp) Process(port int, c *types.Chunk, out Emitter) error {
 		}
 		grp := o.grp[:n]
 		t := o.st.groups
+		o.src, o.srcSide = c, port
 		if err := t.lookup(c, o.keys[port], t.hashes(c, o.keys[port]), grp, o.added); err != nil {
 			return err
 		}
-		o.src, o.srcSide = c, port
 		for i, g := range grp {
 			if err := o.apply(g, c, c.Row(i), out); err != nil {
 				return err
@@ -184,7 +197,7 @@ func (o *joinOp) dropNullKeys(port int, c *types.Chunk, out Emitter) (*types.Chu
 			o.sel = append(o.sel, uint16(r))
 			continue
 		}
-		if o.shows[port] == showUnmatched {
+		if o.shows[port] == showUnmatched || o.closing.pads[port] {
 			if err := o.pad(port, c, r, c.Weight(r), out); err != nil {
 				return nil, err
 			}
@@ -450,6 +463,7 @@ func (o *joinOp) bury() error {
 }
 
 func (o *joinOp) Watermark(port int, w Watermark, _ Emitter) error {
+	o.closing.watermark(port, w)
 	for i, p := range o.output {
 		side := 0
 		if p >= o.width[0] {
@@ -486,6 +500,16 @@ func (o *joinOp) Barrier(b checkpoint.Barrier, out Emitter) error {
 	if err := o.showChanges(out); err != nil {
 		return err
 	}
+	st := &o.st
+	for _, g := range o.touched {
+		if words := st.groups.row(g); words[joinHeads] == 0 {
+			st.groups.drop(g)
+		}
+	}
+	o.touched = o.touched[:0]
+	if err := o.closing.close(out); err != nil {
+		return err
+	}
 	if err := o.flushPads(out); err != nil {
 		return err
 	}
@@ -495,13 +519,6 @@ func (o *joinOp) Barrier(b checkpoint.Barrier, out Emitter) error {
 		}
 	}
 	o.pend = o.pend[:0]
-	st := &o.st
-	for _, g := range o.touched {
-		if words := st.groups.row(g); words[joinHeads] == 0 {
-			st.groups.drop(g)
-		}
-	}
-	o.touched = o.touched[:0]
 	o.epoch++
 	if o.epoch == 0 {
 		o.epoch = 1
@@ -515,8 +532,11 @@ func (o *joinOp) Barrier(b checkpoint.Barrier, out Emitter) error {
 		if err := st.save(); err != nil {
 			return err
 		}
+		if err := o.closing.save(); err != nil {
+			return err
+		}
 		st.account()
-		if o.ctx.Budget.Over() {
+		if o.ctx.Budget.Over() && !o.closing.on {
 			// Everything is in state; keys come back as they are needed.
 			st.reset()
 			st.complete = false

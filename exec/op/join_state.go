@@ -44,9 +44,11 @@ const (
 	joinCount  = rowUser + 1 // and + 2: sum of weights per side
 	joinLength = rowUser + 3 // rows of the chains, as joinHeads
 	joinFlags  = rowUser + 4 // low half: epoch of the last touch; then flags
-	joinWords  = 5
+	joinClose  = rowUser + 5 // of joins that forget: the key's value of the closing column
+	joinWords  = 6
 
 	keyShown = 1 << 32 // << side: paddings (semi join: rows) of the side's rows have been emitted
+	keyOpen  = 1 << 34 // of joins that forget: listed in its window
 )
 
 // joinState is the working copy of both sides' rows. State table per side (ordered): join key · encoded row → uvarint length of the join key · varint
@@ -293,7 +295,13 @@ func (s *joinState) restore() error {
 		flush := func() error {
 			batch.N = len(ks)
 			grp := make([]uint32, len(ks))
-			if err := s.groups.lookup(batch, s.o.keys[side], s.groups.hashes(batch, s.o.keys[side]), grp, func(uint32, int) error { return nil }); err != nil {
+			err := s.groups.lookup(batch, s.o.keys[side], s.groups.hashes(batch, s.o.keys[side]), grp, func(g uint32, r int) error {
+				if s.o.closing.on {
+					s.o.closing.list(g, batch.Cols[s.o.keys[side][s.o.closing.key]].Int[r])
+				}
+				return nil
+			})
+			if err != nil {
 				return err
 			}
 			for i, g := range grp {
@@ -323,7 +331,7 @@ func (s *joinState) restore() error {
 				return nil
 			}
 			err := flush()
-			over = s.o.ctx.Budget.Over()
+			over = s.o.ctx.Budget.Over() && !s.o.closing.on
 			return err
 		})
 		if err == nil && len(ks) > 0 {
@@ -366,4 +374,5 @@ func (s *joinState) compact() {
 			r.at = s.rows.add(old.get(r.at, int(r.n)))
 		}
 	}
+	s.rows.recycle(old)
 }

@@ -229,6 +229,9 @@ type Join struct {
 	NullSafe  []bool     `json:"null_safe,omitempty"`
 	Residual  *expr.Expr `json:"residual,omitempty"`
 	Output    []int      `json:"output,omitempty"`
+	// CloseKey, when set, is the position in the keys of a window column with a watermark on both sides: when both watermarks have passed
+	// the window of a key, paddings are emitted for rows that found no partner, once, and the rows are dropped. Later rows are late rows.
+	CloseKey *int `json:"close_key,omitempty"`
 }
 
 // TopN keeps rows [Offset, Offset+Limit) per group in Order, ties broken by the stream key of the input. Limit < 0: no limit.

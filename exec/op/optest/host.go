@@ -43,6 +43,20 @@ func (h *Host) Open(n *plan.Node) op.Operator {
 	return o
 }
 
+// Barrier passes a barrier without a checkpoint through o.
+func (h *Host) Barrier(o op.Operator, out op.Emitter) {
+	h.r.epoch++
+	require.NoError(h.r.t, o.Barrier(checkpoint.Barrier{Epoch: h.r.epoch}, out))
+}
+
+// tablesPerNode is the number of state tables that ids leave to each operator.
+const tablesPerNode = 8
+
+// Entries returns how many entries the last checkpoint has in a state table of the node.
+func (h *Host) Entries(n *plan.Node, table uint32) int64 {
+	return h.r.last.Entries[n.ID*tablesPerNode+table]
+}
+
 // Checkpoint passes a checkpoint barrier through o and takes a snapshot.
 func (h *Host) Checkpoint(o op.Operator, out op.Emitter) {
 	h.r.epoch++
