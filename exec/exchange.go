@@ -22,6 +22,8 @@ type edge struct {
 	maxPar   int
 	// subtask is the sender's number within its fragment.
 	subtask int
+	// early: the receivers close windows, and want watermarks before the next barrier.
+	early bool
 
 	hash []uint64
 }

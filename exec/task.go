@@ -48,11 +48,33 @@ func (n *node) Emit(c *types.Chunk) error {
 			return err
 		}
 	}
+	return n.task.sendMarks(rows)
+}
+
+// earlyMarkRows is after how many rows watermarks are sent ahead of the barrier to those who can let go of state with them.
+const earlyMarkRows = 1 << 15
+
+// sendMarks counts rows that went out and sends the watermarks so far from time to time. They are sent with the next barrier all the same.
+func (t *subtask) sendMarks(rows int) error {
+	if t.sinceMarks += rows; t.sinceMarks < earlyMarkRows || len(t.marks) == 0 {
+		return nil
+	}
+	t.sinceMarks = 0
+	for _, e := range t.edges {
+		if !e.early {
+			continue
+		}
+		for _, w := range t.marks {
+			if err := e.EmitWatermark(w); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 
-// EmitWatermark implements op.Emitter. Between fragments watermarks travel with the next barrier: they are promises, and windows are
-// emitted at barriers anyway.
+// EmitWatermark implements op.Emitter. Between fragments watermarks travel with the next barrier: they are promises, and most operators
+// emit at barriers anyway. Aggregations that emit closed windows get them early, too.
 func (n *node) EmitWatermark(w op.Watermark) error {
 	if p := n.parent; p != nil {
 		return p.op.Watermark(n.port, w, p)
@@ -89,6 +111,9 @@ type subtask struct {
 	arrived  int
 	firstAt  time.Time
 	sink     *materializeOp
+
+	// sinceMarks counts the rows emitted since watermarks were sent early.
+	sinceMarks int
 
 	began   atomic.Int64 // when the loop started, ns of wall time
 	waited  atomic.Int64 // ns spent waiting for input
@@ -197,11 +222,26 @@ func (r *run) build() error {
 			for i := range e.targets {
 				if rt := e.targets[i].task; rt != nil { // a forward exchange has one receiver
 					e.targets[i].box = rt.box
+					e.early = closesWindows(rt.channels[e.targets[i].channel].node)
 				}
 			}
 		}
 	}
 	return nil
+}
+
+// closesWindows reports whether the rows of an exchange go to an aggregation that emits windows when they close.
+func closesWindows(n *node) bool {
+	for n = n.parent; n != nil; n = n.parent {
+		switch n.plan.Kind {
+		case plan.KindFilter, plan.KindProject, plan.KindWindow:
+		case plan.KindAgg:
+			return n.plan.Agg.OnClose >= 0
+		default:
+			return false
+		}
+	}
+	return false
 }
 
 // build makes the tree of one subtask and connects its exchanges to the senders' subtasks.

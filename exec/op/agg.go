@@ -42,14 +42,16 @@ type aggOp struct {
 	loaded   []uint32 // groups read from state since the last checkpoint: recently used
 	reported int64
 
-	mark    int64
-	marked  bool
-	markDue bool                  // to be forwarded at the barrier
-	ends    map[int64]*openWindow // of OnClose: the live groups by the end of their window
-	endLast *openWindow           // the one of endAt
-	endAt   int64
-	endCol  *types.Vector // the column of window ends of the rows in work
-	pend    []Watermark   // of other group columns, to be forwarded at the barrier
+	mark     int64
+	marked   bool
+	markDue  bool                  // to be forwarded at the barrier
+	ends     map[int64]*openWindow // of OnClose: the live groups by the end of their window
+	endLast  *openWindow           // the one of endAt
+	endAt    int64
+	firstEnd int64         // the smallest of ends
+	spare    *openWindow   // closed, to be used again
+	endCol   *types.Vector // the column of window ends of the rows in work
+	pend     []Watermark   // of other group columns, to be forwarded at the barrier
 
 	grp   []uint32
 	batch aggBatch
@@ -119,7 +121,7 @@ func (o *aggOp) Open(ctx *Context) error {
 	o.groups = newGroupTable(o.keyTypes, words)
 	o.out = newOutBuf(o.node.Schema.Types())
 	o.oldErrs = map[int]error{}
-	o.ends = map[int64]*openWindow{}
+	o.ends, o.firstEnd = map[int64]*openWindow{}, math.MaxInt64
 	o.epoch = 1
 	o.complete = true
 	if o.state.part != nil {
@@ -173,8 +175,11 @@ func (o *aggOp) listOpen(g uint32, end int64) {
 	if o.endLast == nil || o.endAt != end {
 		w := o.ends[end]
 		if w == nil {
-			w = &openWindow{}
+			if w, o.spare = o.spare, nil; w == nil {
+				w = &openWindow{}
+			}
 			o.ends[end] = w
+			o.firstEnd = min(o.firstEnd, end)
 		}
 		o.endLast, o.endAt = w, end
 	}
@@ -196,7 +201,7 @@ func (o *aggOp) callVars(g uint32) []callVar {
 }
 
 func (o *aggOp) Process(_ int, c *types.Chunk, out Emitter) error {
-	if o.node.Agg.OnClose >= 0 && o.marked {
+	if o.node.Agg.OnClose >= 0 && o.marked && c.Rows() > 0 {
 		var err error
 		if c, err = o.dropLate(c); err != nil {
 			return err
@@ -251,6 +256,9 @@ func (o *aggOp) Process(_ int, c *types.Chunk, out Emitter) error {
 // dropLate diverts rows whose window has closed.
 func (o *aggOp) dropLate(c *types.Chunk) (*types.Chunk, error) {
 	end := c.Cols[o.node.Agg.GroupBy[o.node.Agg.OnClose]]
+	if end.Valid == nil && c.Sel == nil && slices.Min(end.Int[:c.N]) >= o.mark {
+		return c, nil
+	}
 	o.sel = o.sel[:0]
 	for i := range c.Rows() {
 		r := c.Row(i)
@@ -344,6 +352,12 @@ func (o *aggOp) Watermark(_ int, w Watermark, out Emitter) error {
 				return nil
 			}
 			o.mark, o.marked, o.markDue, o.marks.changed = w.Value, true, true, true
+			// Closed at once: the fewer windows are open, the more of the table stays in the processor's caches.
+			if o.due() {
+				if err := o.closeWindows(out); err != nil {
+					return err
+				}
+			}
 			continue
 		}
 		// Rows of this epoch are emitted at its barrier: the watermark must not overtake them.
@@ -364,10 +378,10 @@ func (o *aggOp) pending(w Watermark) {
 
 func (o *aggOp) Barrier(b checkpoint.Barrier, out Emitter) error {
 	var err error
-	if o.node.Agg.OnClose >= 0 {
-		err = o.closeWindows(out)
-	} else {
+	if o.node.Agg.OnClose < 0 {
 		err = o.emitChanges(out)
+	} else if o.ctx.OneShot || o.due() {
+		err = o.closeWindows(out)
 	}
 	if err != nil {
 		return err
@@ -557,11 +571,13 @@ func (o *aggOp) dropGroup(g uint32, row []uint64) error {
 	return nil
 }
 
-// closeWindows emits the groups whose window the watermark has passed, and drops them with their state.
+// due reports whether a live group's window has ended.
+func (o *aggOp) due() bool { return len(o.ends) > 0 && o.firstEnd < o.mark }
+
+// closeWindows emits the groups whose window the watermark has passed, of one-shot plans all, and drops them with their state.
 func (o *aggOp) closeWindows(out Emitter) error {
-	var closed []uint32
-	switch {
-	case o.ctx.OneShot:
+	if o.ctx.OneShot {
+		var closed []uint32
 		err := o.groups.each(func(g uint32, _ []uint64) error {
 			closed = append(closed, g)
 			return nil
@@ -570,21 +586,33 @@ func (o *aggOp) closeWindows(out Emitter) error {
 			return err
 		}
 		slices.Sort(closed)
-	case o.markDue:
-		var due []int64
-		for end := range o.ends {
-			if end < o.mark {
-				due = append(due, end)
-			}
-		}
-		slices.Sort(due)
-		for _, end := range due {
-			closed = append(closed, o.ends[end].groups...)
-			delete(o.ends, end)
-		}
-		o.endLast = nil
+		return o.closeGroups(closed, out)
 	}
-	for at, g := range closed {
+	var due []int64
+	o.firstEnd = math.MaxInt64
+	for end := range o.ends {
+		if end < o.mark {
+			due = append(due, end)
+		} else {
+			o.firstEnd = min(o.firstEnd, end)
+		}
+	}
+	slices.Sort(due)
+	o.endLast = nil
+	for _, end := range due {
+		w := o.ends[end]
+		delete(o.ends, end)
+		if err := o.closeGroups(w.groups, out); err != nil {
+			return err
+		}
+		w.groups = w.groups[:0]
+		o.spare = w
+	}
+	return nil
+}
+
+func (o *aggOp) closeGroups(groups []uint32, out Emitter) error {
+	for at, g := range groups {
 		if at%cancelPollRows == cancelPollRows-1 {
 			if err := o.cancelled(); err != nil {
 				return err
@@ -592,21 +620,8 @@ func (o *aggOp) closeWindows(out Emitter) error {
 		}
 		row := o.groups.row(g)
 		if int64(row[aggCount]) > 0 {
-			for _, v := range o.fresh.Cols {
-				v.Reset()
-			}
-			kind, err := o.finish(g, row, o.fresh.Cols)
-			switch {
-			case err != nil && kind != outError:
+			if err := o.emitClosed(g, row, out); err != nil {
 				return err
-			case err != nil:
-				if err := o.reportGroup(row, nil, err, false, true, len(o.keyTypes)); err != nil {
-					return err
-				}
-			default:
-				if err := o.emitGroup(row, o.fresh.Cols, 0, 1, out); err != nil {
-					return err
-				}
 			}
 		}
 		if err := o.dropSide(row); err != nil {
@@ -616,7 +631,27 @@ func (o *aggOp) closeWindows(out Emitter) error {
 			return err
 		}
 	}
-	return nil
+	return o.out.flush(out)
+}
+
+// emitClosed emits the row of a closed group. The results go straight to the output chunk.
+func (o *aggOp) emitClosed(g uint32, row []uint64, out Emitter) error {
+	k, n := len(o.keyTypes), o.out.c.N
+	results := o.out.c.Cols[k:]
+	kind, err := o.finish(g, row, results)
+	if err != nil {
+		for _, v := range results {
+			v.Resize(n)
+		}
+		if kind != outError {
+			return err
+		}
+		return o.reportGroup(row, nil, err, false, true, k)
+	}
+	if err := o.groups.appendValues(row, o.out.c.Cols[:k]); err != nil {
+		return err
+	}
+	return o.out.push(1, out)
 }
 
 // dropSide deletes what calls keep of a group's values.

@@ -28,7 +28,7 @@ func (o *aggOp) save() error {
 // evict keeps only the groups used since the last checkpoint; all are in state.
 func (o *aggOp) evict() {
 	old, oldVars := o.groups, o.vars
-	o.groups = newGroupTable(o.keyTypes, old.width-rowUser)
+	o.groups = newGroupTable(o.keyTypes, old.tail-rowUser)
 	o.vars = nil
 	keep := append(slices.Clone(o.unsaved), o.loaded...)
 	slices.Sort(keep)
@@ -70,7 +70,7 @@ func (o *aggOp) encodeGroup(dst []byte, g uint32, row []uint64) []byte {
 		dst = append(dst, v...)
 	}
 	dst = binary.AppendVarint(dst, int64(row[aggCount]))
-	for _, w := range row[aggWords:] {
+	for _, w := range row[aggWords:o.groups.tail] {
 		dst = binary.AppendVarint(dst, int64(w))
 	}
 	vars := o.callVars(g)
@@ -103,7 +103,7 @@ func (o *aggOp) decodeGroup(g uint32, row []uint64, b []byte) error {
 		row[rowKey1] = uint64(n) | uint64(len(values))<<32
 	}
 	row[aggCount] = uint64(r.varint())
-	for i := range row[aggWords:] {
+	for i := range row[aggWords:o.groups.tail] {
 		row[aggWords+i] = uint64(r.varint())
 	}
 	vars := o.callVars(g)

@@ -13,13 +13,14 @@ import (
 //	                                  └──▶ row: hash · key words · caller's words       in slabs that never move
 //
 // Segments double up to segMaxBits, then split by one more low hash bit (extendible hashing): growth never copies more than one
-// segment. Keys of one or two integer columns are kept as words (fixed), all others as bytes in an arena: the memcomparable key,
+// segment. Keys of up to four integer columns are kept as words (fixed), all others as bytes in an arena: the memcomparable key,
 // equal exactly when SQL calls the keys equal, then the encoded row of the values as first seen.
 type groupTable struct {
 	fixed bool
 	bare  bool // byte keys without values: the owner never shows them
-	cols  int  // fixed: 1 or 2
+	cols  int  // fixed: 1 to maxFixed
 	width int  // words per row
+	tail  int  // position of the third key word of fixed rows: behind the caller's words
 	dir   []*segment
 	slabs [][]uint64
 	free  []uint32 // dropped groups, to be reused
@@ -29,10 +30,7 @@ type groupTable struct {
 	hash []uint64
 	miss []uint16
 	kbuf []byte
-	keys [2][]int64
-	null []uint8
 	vecs []*types.Vector
-	pos  []int
 }
 
 type segment struct {
@@ -54,11 +52,16 @@ const (
 	rowKey1 = 2
 	rowNull = 3
 	rowUser = 4
+
+	// maxFixed is how many columns a key of words has at most.
+	maxFixed = 4
+	// headKeys of them are at the start of a row, the others at its end.
+	headKeys = 2
 )
 
 // fixedKey reports whether keys of these types can be kept as words.
 func fixedKey(ts []types.Type) bool {
-	if len(ts) == 0 || len(ts) > 2 {
+	if len(ts) == 0 || len(ts) > maxFixed {
 		return false
 	}
 	for _, t := range ts {
@@ -70,7 +73,10 @@ func fixedKey(ts []types.Type) bool {
 }
 
 func newGroupTable(key []types.Type, userWords int) *groupTable {
-	t := &groupTable{fixed: fixedKey(key), cols: len(key), width: rowUser + userWords}
+	t := &groupTable{fixed: fixedKey(key), cols: len(key), width: rowUser + userWords, tail: rowUser + userWords}
+	if t.fixed {
+		t.width += max(0, len(key)-headKeys)
+	}
 	t.dir = []*segment{newSegment(segMinBits, 0)}
 	t.hash = make([]uint64, types.MaxChunkRows)
 	t.miss = make([]uint16, types.MaxChunkRows+1)
@@ -141,79 +147,23 @@ func (t *groupTable) lookup(c *types.Chunk, cols []int, hash []uint64, out []uin
 // lookupFixed works in passes over the whole batch, so that the cache misses of different rows overlap: first the home slots, then
 // the rows of those whose tag did not fit, last the keys.
 func (t *groupTable) lookupFixed(c *types.Chunk, hash []uint64, out []uint32, added func(g uint32, r int) error) error {
-	k0 := t.vecs[0]
-	var k1 *types.Vector
-	plain := k0.Valid == nil
-	if t.cols == 2 {
-		k1 = t.vecs[1]
-		plain = plain && k1.Valid == nil
+	plain := c.Sel == nil
+	for _, v := range t.vecs {
+		plain = plain && v.Valid == nil
 	}
 	for len(t.miss) < len(out)+1 {
 		t.miss = append(t.miss, 0)
 	}
-	// The tag alone decides for nearly all rows; rows of another key with an equal tag are found in the key pass.
-	if len(t.dir) == 1 {
-		s := t.dir[0]
-		slots, shift := s.slots, s.shift&63
-		if c.Sel == nil {
-			for i, h := range hash[:len(out)] {
-				e := slots[h>>shift]
-				g := uint32(e) - 1
-				if uint32(e>>32) != uint32(h) {
-					g = noGroup
-				}
-				out[i] = g
-			}
-		} else {
-			for i, r := range c.Sel {
-				h := hash[r]
-				e := slots[h>>shift]
-				g := uint32(e) - 1
-				if uint32(e>>32) != uint32(h) {
-					g = noGroup
-				}
-				out[i] = g
-			}
-		}
-	} else {
-		mask := uint64(len(t.dir) - 1)
-		for i := range out {
-			h := hash[c.Row(i)]
-			s := t.dir[h&mask]
-			e := s.slots[h>>(s.shift&63)]
-			g := uint32(e) - 1
-			if uint32(e>>32) != uint32(h) {
-				g = noGroup
-			}
-			out[i] = g
-		}
-	}
+	t.probe(c, hash, out)
 	m := 0
-	w := t.width
-	if plain && c.Sel == nil {
-		// The second key word of one-column keys is zero: comparing a column with itself keeps one loop for both.
-		keys, second := k0.Int[:len(out)], k0.Int[:len(out)]
-		word := rowKey0
-		if k1 != nil {
-			second, word = k1.Int[:len(out)], rowKey1
-		}
-		for i, g := range out {
-			if g != noGroup {
-				o := int(g&(slabRows-1)) * w
-				row := t.slabs[g>>slabBits][o : o+rowUser]
-				if (row[rowKey0]^uint64(keys[i]))|(row[word]^uint64(second[i]))|row[rowNull] == 0 {
-					continue
-				}
-			}
-			t.miss[m] = uint16(i)
-			m++
-		}
+	if plain {
+		m = t.verifyPlain(out)
 	} else {
+		var k fixedKeyWords
 		for i, g := range out {
 			if g != noGroup {
-				row := t.row(g)
-				a, b, null := fixedWords(k0, k1, c.Row(i))
-				if row[rowKey0] == a && row[rowKey1] == b && row[rowNull] == null {
+				k.take(t.vecs, c.Row(i))
+				if t.sameKey(t.row(g), &k) {
 					continue
 				}
 			}
@@ -221,14 +171,14 @@ func (t *groupTable) lookupFixed(c *types.Chunk, hash []uint64, out []uint32, ad
 			m++
 		}
 	}
+	var k fixedKeyWords
 	for _, i := range t.miss[:m] {
 		r := c.Row(int(i))
-		a, b, null := fixedWords(k0, k1, r)
-		g, ok := t.findFixed(hash[r], a, b, null)
+		k.take(t.vecs, r)
+		g, ok := t.findFixed(hash[r], &k)
 		if !ok {
 			g = t.insert(hash[r])
-			row := t.row(g)
-			row[rowKey0], row[rowKey1], row[rowNull] = a, b, null
+			t.setKey(t.row(g), &k)
 			if err := added(g, r); err != nil {
 				return err
 			}
@@ -238,27 +188,131 @@ func (t *groupTable) lookupFixed(c *types.Chunk, hash []uint64, out []uint32, ad
 	return nil
 }
 
+// probe writes the group in the home slot of each row. The tag alone decides for nearly all rows; rows of another key with an equal tag are found
+// when keys are compared.
+func (t *groupTable) probe(c *types.Chunk, hash []uint64, out []uint32) {
+	if len(t.dir) > 1 {
+		mask := uint64(len(t.dir) - 1)
+		for i := range out {
+			h := hash[c.Row(i)]
+			s := t.dir[h&mask]
+			out[i] = homeGroup(s.slots[h>>(s.shift&63)], h)
+		}
+		return
+	}
+	s := t.dir[0]
+	slots, shift := s.slots, s.shift&63
+	if c.Sel == nil {
+		for i, h := range hash[:len(out)] {
+			out[i] = homeGroup(slots[h>>shift], h)
+		}
+		return
+	}
+	for i, r := range c.Sel {
+		h := hash[r]
+		out[i] = homeGroup(slots[h>>shift], h)
+	}
+}
+
+func homeGroup(slot, h uint64) uint32 {
+	g := uint32(slot) - 1
+	if uint32(slot>>32) != uint32(h) {
+		g = noGroup
+	}
+	return g
+}
+
+// verifyPlain compares the keys of a batch without selection and NULLs with those of the groups found, and lists the rows that differ in t.miss.
+func (t *groupTable) verifyPlain(out []uint32) int {
+	w, tail, n, m := t.width, t.tail, len(out), 0
+	// Missing key columns are stood for by the first one, compared again: one loop for one and two columns, one for three and four.
+	k0 := t.vecs[0].Int[:n]
+	k1, word1 := k0, rowKey0
+	if t.cols > 1 {
+		k1, word1 = t.vecs[1].Int[:n], rowKey1
+	}
+	if t.cols <= headKeys {
+		for i, g := range out {
+			if g != noGroup {
+				o := int(g&(slabRows-1)) * w
+				row := t.slabs[g>>slabBits][o : o+rowUser]
+				if (row[rowKey0]^uint64(k0[i]))|(row[word1]^uint64(k1[i]))|row[rowNull] == 0 {
+					continue
+				}
+			}
+			t.miss[m] = uint16(i)
+			m++
+		}
+		return m
+	}
+	k2, k3, word3 := t.vecs[2].Int[:n], k0, rowKey0
+	if t.cols > 3 {
+		k3, word3 = t.vecs[3].Int[:n], tail+1
+	}
+	for i, g := range out {
+		if g != noGroup {
+			o := int(g&(slabRows-1)) * w
+			row := t.slabs[g>>slabBits][o : o+w]
+			if (row[rowKey0]^uint64(k0[i]))|(row[rowKey1]^uint64(k1[i]))|row[rowNull]|(row[tail]^uint64(k2[i]))|(row[word3]^uint64(k3[i])) == 0 {
+				continue
+			}
+		}
+		t.miss[m] = uint16(i)
+		m++
+	}
+	return m
+}
+
 const noGroup = ^uint32(0)
 
-func fixedWords(k0, k1 *types.Vector, r int) (a, b, null uint64) {
-	if k0.IsNull(r) {
-		null = 1
-	} else {
-		a = uint64(k0.Int[r])
-	}
-	if k1 != nil {
-		if k1.IsNull(r) {
-			null |= 2
+// fixedKeyWords is the key of one row; words of NULLs and of columns that the key lacks are 0.
+type fixedKeyWords struct {
+	w    [maxFixed]uint64
+	null uint64
+}
+
+func (k *fixedKeyWords) take(vecs []*types.Vector, r int) {
+	k.null = 0
+	for j, v := range vecs {
+		if v.IsNull(r) {
+			k.w[j] = 0
+			k.null |= 1 << j
 		} else {
-			b = uint64(k1.Int[r])
+			k.w[j] = uint64(v.Int[r])
 		}
 	}
-	return a, b, null
+}
+
+// keyWord returns the position of the key's word number j in a row.
+func (t *groupTable) keyWord(j int) int {
+	if j < headKeys {
+		return rowKey0 + j
+	}
+	return t.tail + j - headKeys
+}
+
+func (t *groupTable) sameKey(row []uint64, k *fixedKeyWords) bool {
+	if row[rowKey0] != k.w[0] || row[rowKey1] != k.w[1] || row[rowNull] != k.null {
+		return false
+	}
+	for j := headKeys; j < t.cols; j++ {
+		if row[t.tail+j-headKeys] != k.w[j] {
+			return false
+		}
+	}
+	return true
+}
+
+func (t *groupTable) setKey(row []uint64, k *fixedKeyWords) {
+	row[rowKey0], row[rowKey1], row[rowNull] = k.w[0], k.w[1], k.null
+	for j := headKeys; j < t.cols; j++ {
+		row[t.tail+j-headKeys] = k.w[j]
+	}
 }
 
 func (t *groupTable) segment(h uint64) *segment { return t.dir[h&uint64(len(t.dir)-1)] }
 
-func (t *groupTable) findFixed(h, a, b, null uint64) (uint32, bool) {
+func (t *groupTable) findFixed(h uint64, k *fixedKeyWords) (uint32, bool) {
 	s := t.segment(h)
 	mask := uint64(len(s.slots) - 1)
 	for p := h >> s.shift; ; p++ {
@@ -268,7 +322,7 @@ func (t *groupTable) findFixed(h, a, b, null uint64) (uint32, bool) {
 		}
 		if uint32(e>>32) == uint32(h) {
 			g := uint32(e) - 1
-			if row := t.row(g); row[rowKey0] == a && row[rowKey1] == b && row[rowNull] == null {
+			if t.sameKey(t.row(g), k) {
 				return g, true
 			}
 		}
@@ -451,7 +505,7 @@ func (t *groupTable) appendKey(dst []byte, row []uint64) []byte {
 		return append(dst, t.keyBytes(row)...)
 	}
 	for j := range t.cols {
-		d := types.Datum{Type: types.Int8, Int: int64(row[rowKey0+j]), Null: row[rowNull]>>j&1 != 0}
+		d := types.Datum{Type: types.Int8, Int: int64(row[t.keyWord(j)]), Null: row[rowNull]>>j&1 != 0}
 		dst = types.AppendKeyDatum(dst, d, false, false)
 	}
 	return dst
@@ -468,12 +522,11 @@ func (t *groupTable) appendValues(row []uint64, cols []*types.Vector) error {
 			v.AppendNull()
 			continue
 		}
-		n := len(v.Int)
-		v.Int = append(v.Int, int64(row[rowKey0+j]))
-		if v.Valid != nil {
-			v.Int = v.Int[:n]
-			v.Resize(n + 1)
-			v.Int[n] = int64(row[rowKey0+j])
+		x := int64(row[t.keyWord(j)])
+		if v.Valid == nil {
+			v.Int = append(v.Int, x)
+		} else {
+			pushInt(v, x)
 		}
 	}
 	return nil

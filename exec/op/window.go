@@ -26,6 +26,7 @@ type windowOp struct {
 	cols                []*types.Vector
 	sel                 []uint16
 	out                 types.Chunk
+	newest              int64 // start of a window that timestamps fell into lately: the next ones mostly do too
 }
 
 var _ Operator = (*windowOp)(nil)
@@ -46,6 +47,7 @@ func (o *windowOp) Open(ctx *Context) error {
 	o.date = ctx.InputTypes[0][w.Column].OID == types.OIDDate
 	o.cols = make([]*types.Vector, n)
 	o.cols[n-2], o.cols[n-1] = o.start, o.end
+	o.newest = o.floor(0)
 	return nil
 }
 
@@ -67,6 +69,11 @@ func (o *windowOp) Process(_ int, c *types.Chunk, out Emitter) error {
 	ts := c.Cols[o.node.Window.Column]
 	o.start.Resize(c.N)
 	o.end.Resize(c.N)
+	copy(o.cols, c.Cols)
+	if c.Sel == nil && ts.Valid == nil && !o.date && o.assignDense(ts.Int[:n]) {
+		o.out = types.Chunk{Cols: o.cols, N: n, Weights: c.Weights}
+		return o.emitAll(nil, out)
+	}
 	start, end := o.start.Int, o.end.Int
 	if cap(o.sel) < n {
 		o.sel = make([]uint16, 0, max(n, types.MaxChunkRows))
@@ -99,17 +106,54 @@ func (o *windowOp) Process(_ int, c *types.Chunk, out Emitter) error {
 	if len(sel) == 0 {
 		return nil
 	}
-	copy(o.cols, c.Cols)
-	for s := int64(0); ; s += o.slide {
-		o.out = types.Chunk{Cols: o.cols, N: c.N, Weights: c.Weights}
-		if len(sel) < c.N {
-			o.out.Sel = sel
+	o.out = types.Chunk{Cols: o.cols, N: c.N, Weights: c.Weights}
+	if len(sel) < c.N {
+		o.out.Sel = sel
+	}
+	return o.emitAll(o.out.Sel, out)
+}
+
+// hugeWindow is the size in µs (about 9000 years) from which sums of sizes and timestamps could overflow.
+const hugeWindow = 1 << 58
+
+// assignDense finds the oldest window of each timestamp. It gives up when one may be out of range.
+func (o *windowOp) assignDense(ts []int64) bool {
+	if o.size > hugeWindow {
+		return false
+	}
+	start, end := o.start.Int[:len(ts)], o.end.Int[:len(ts)]
+	lo, slide, size, back := o.newest, o.slide, o.size, o.size-o.slide
+	for i, x := range ts {
+		if uint64(x-lo) >= uint64(slide) {
+			if x < minTimestamp+2*size || x > maxTimestamp-2*size {
+				return false
+			}
+			lo = o.floor(x)
 		}
+		start[i], end[i] = lo-back, lo-back+size
+	}
+	o.newest = lo
+	return true
+}
+
+// emitAll emits the rows once per window they belong to; the columns hold the oldest window of each.
+func (o *windowOp) emitAll(sel []uint16, out Emitter) error {
+	start, end := o.start.Int, o.end.Int
+	for s := o.slide; ; s += o.slide {
 		if err := out.Emit(&o.out); err != nil {
 			return err
 		}
-		if s >= back {
+		if s >= o.size {
 			return nil
+		}
+		if sel == nil {
+			for i := range start {
+				start[i] += o.slide
+			}
+			for i := range end {
+				end[i] += o.slide
+			}
+			continue
 		}
 		for _, r := range sel {
 			start[r] += o.slide
