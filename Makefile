@@ -1,0 +1,61 @@
+# streamdb. Needs Go alone; e2e also a shell with the usual tools. Nothing here talks to the network but Go's module proxy.
+
+GO      ?= go
+BIN     := bin/streamdb
+CACHE   := $(CURDIR)/.cache/bin
+TOOL    := $(GO) tool -modfile=tools/go.mod
+PACKAGES := ./...
+
+VERSITYGW         := $(CACHE)/versitygw
+VERSITYGW_VERSION := v1.8.0
+
+# TESTFLAGS are further flags of go test: make test TESTFLAGS=-race
+TESTFLAGS ?=
+TEST_TIMEOUT ?= 20m
+E2E_TIMEOUT  ?= 20m
+FUZZTIME     ?= 5s
+
+.PHONY: help build demo test e2e check fmt bench fuzz versitygw clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## bin/streamdb, one static binary
+	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN) ./cmd/streamdb
+
+demo: build ## auction events, views over them, and how they change
+	$(BIN) demo
+
+test: ## all tests that need no other server
+	@tools/gotest.sh -short -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(PACKAGES)
+
+e2e: versitygw ## the binary from outside: kill -9, an S3 server, broken input
+	@PATH="$(CACHE):$$PATH" tools/gotest.sh -tags e2e -count=1 -timeout $(E2E_TIMEOUT) $(TESTFLAGS) ./e2e
+
+check: ## format, vet, staticcheck, imports and style rules
+	@out=$$($(TOOL) gofumpt -l $$(git ls-files --cached --others --exclude-standard '*.go' | grep -v /testdata/)); \
+		if [ -n "$$out" ]; then echo "not formatted (make fmt):"; echo "$$out"; exit 1; fi
+	$(GO) vet $(PACKAGES)
+	$(GO) vet -tags e2e ./e2e
+	$(TOOL) staticcheck $(PACKAGES)
+	$(TOOL) staticcheck -tags e2e ./e2e
+	$(GO) test -count=1 ./internal/archtest
+	@echo "check: format, vet, staticcheck and style rules are clean"
+
+fmt: ## formats all Go files
+	$(TOOL) gofumpt -w $$(git ls-files --cached --others --exclude-standard '*.go' | grep -v /testdata/)
+
+bench: build ## the Nexmark queries, against hand-written loops where there are some
+	for q in q0 q1 q2 q5 q7 q8; do $(BIN) bench nexmark --query $$q --events 2000000 || exit 1; done
+
+fuzz: ## each fuzz target for FUZZTIME
+	@tools/fuzz.sh $(FUZZTIME)
+
+versitygw: $(VERSITYGW) ## the S3 server of the e2e tests, built once
+
+$(VERSITYGW):
+	@mkdir -p $(CACHE)
+	GOBIN=$(CACHE) CGO_ENABLED=0 $(GO) install github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW_VERSION)
+
+clean: ## removes what was built, but not the S3 server
+	rm -rf bin

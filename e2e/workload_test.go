@@ -1,0 +1,403 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+)
+
+// Shape of the workload.
+const (
+	writers           = 3
+	accountsPerWriter = 40
+	liveOrders        = 300 // a writer deletes old orders beyond that
+	bulkRows          = 5
+	bidRate           = 4000 // events per second
+	bidEvents         = 120_000
+	bidCycle          = 50 // of so many events
+	bidsInCycle       = 46 // so many are bids
+	clickEvery        = 10 * time.Millisecond
+	clicksAtOnce      = 4
+	clickPages        = 12
+)
+
+// views are the queries that are kept as materialized views; a later one may read an earlier one. Each has to equal its query after every restart.
+var views = []struct{ name, query string }{
+	{"v_join", `SELECT a.region, count(*) AS orders, sum(o.amount) AS total, min(o.amount) AS least, max(o.amount) AS most
+		FROM orders o JOIN accounts a ON o.account = a.id GROUP BY a.region`},
+	{"v_on_view", `SELECT orders % 7 AS rest, count(*) AS regions, sum(total) AS total FROM v_join GROUP BY 1`},
+	{"v_distinct", `SELECT DISTINCT account, amount % 5 AS kind FROM orders`},
+	{"v_top", `SELECT id, account, amount FROM orders ORDER BY amount DESC, id LIMIT 10`},
+	{"v_full", `SELECT a.id AS account_id, a.region, a.balance, o.id AS order_id, o.amount FROM accounts a FULL JOIN orders o ON a.id = o.account`},
+	{"v_journal", `SELECT writer, count(*) AS entries, count(DISTINCT n) AS numbers, max(n) AS last FROM journal GROUP BY writer`},
+}
+
+// fileQuery is kept over the growing file; its twin reads the same file to its end.
+const fileQuery = `SELECT page, count(*) AS clicks, sum(n) AS total, count(DISTINCT account) AS accounts FROM %s GROUP BY page`
+
+// windowQuery is kept over generated bids. They are numbered by their time, so the state at last is what the query says of the bids until last.
+const windowQuery = `SELECT window_start, count(*) AS bids, sum(price) AS total, max(price) AS highest, count(DISTINCT bidder) AS bidders,
+	max(date_time) AS last FROM TUMBLE(%s, date_time, INTERVAL '1 second') %s GROUP BY window_start`
+
+// workload is the database under load and what it must contain.
+type workload struct {
+	t       *testing.T
+	clicks  *clickFile
+	writers []*writer
+}
+
+func newWorkload(t *testing.T, seed uint64) *workload {
+	w := &workload{t: t, clicks: &clickFile{path: filepath.Join(t.TempDir(), "clicks.json"), rng: rand.New(rand.NewPCG(seed, 1000))}}
+	for i := range writers {
+		w.writers = append(w.writers, newWriter(i, seed))
+	}
+	return w
+}
+
+// create makes tables, sources and views.
+func (w *workload) create(c *client) {
+	w.t.Helper()
+	require.NoError(w.t, os.WriteFile(w.clicks.path, nil, 0o600))
+	c.exec(`CREATE TABLE accounts (id bigint PRIMARY KEY, region varchar, balance bigint)`)
+	c.exec(`CREATE TABLE orders (id bigint PRIMARY KEY, account bigint, amount bigint)`)
+	c.exec(`CREATE TABLE journal (writer bigint, n bigint)`) // without a key: a row written twice shows
+	clicks := func(name, follow string) {
+		c.exec(fmt.Sprintf(`CREATE SOURCE %s (n bigint, account bigint, page varchar) WITH (connector = 'file', path = '%s', file.follow = '%s')
+			FORMAT PLAIN ENCODE JSON`, name, w.clicks.path, follow))
+	}
+	clicks("clicks", "true")
+	clicks("clicks_all", "false")
+	bids := func(name string, rate int) {
+		c.exec(fmt.Sprintf(`CREATE SOURCE %s WITH (connector = 'nexmark', nexmark.table.type = 'Bid', nexmark.event.num = '%d', nexmark.event.rate = '%d',
+			nexmark.min.event.gap.in.ns = '%d', nexmark.split.num = '1')`, name, bidEvents, rate, int(time.Second)/bidRate))
+	}
+	bids("bid", bidRate)
+	bids("bid_all", 0)
+	for _, v := range views {
+		c.exec(`CREATE MATERIALIZED VIEW ` + v.name + ` AS ` + v.query)
+	}
+	c.exec(`CREATE MATERIALIZED VIEW v_clicks AS ` + fmt.Sprintf(fileQuery, "clicks"))
+	c.exec(`SET background_ddl = on; CREATE MATERIALIZED VIEW v_window AS ` + fmt.Sprintf(windowQuery, "bid", ""))
+	for _, wr := range w.writers {
+		c.exec(wr.firstRows())
+	}
+}
+
+// run writes until stop is closed or the server is gone.
+func (w *workload) run(p *process, stop <-chan struct{}) {
+	var wg sync.WaitGroup
+	for _, wr := range w.writers {
+		wg.Go(func() { wr.run(w.t, p, stop) })
+	}
+	wg.Go(func() { w.clicks.run(w.t, p, stop) })
+	wg.Wait()
+}
+
+// check compares everything with what it must be. Nobody else may write.
+func (w *workload) check(c *client) {
+	w.t.Helper()
+	for _, wr := range w.writers {
+		wr.settle(w.t, c)
+	}
+	c.exec(`FLUSH`)
+	c.wait(`SELECT coalesce(sum(clicks), 0) FROM v_clicks`, strconv.Itoa(w.clicks.written))
+	compare := func(name, query string) {
+		w.t.Helper()
+		want, got := lines(c.exec(query)), lines(c.exec(`SELECT * FROM `+name))
+		require.Equal(w.t, want, got, "view %s against its query", name)
+	}
+	for _, v := range views {
+		compare(v.name, v.query)
+	}
+	compare("v_clicks", fmt.Sprintf(fileQuery, "clicks_all"))
+	require.Equal(w.t, "0", c.value(`SELECT count(*) FROM v_journal WHERE entries <> numbers OR last <> entries`), "journal rows lost or doubled")
+	w.checkWindows(c)
+	require.Empty(w.t, c.exec(`SELECT * FROM streamdb.errors`))
+}
+
+// checkWindows compares the windows, which go on growing, with the bids until the last that is in them.
+func (w *workload) checkWindows(c *client) {
+	w.t.Helper()
+	rows := c.exec(`SELECT * FROM v_window`)
+	last := ""
+	for _, r := range rows {
+		last = max(last, r[len(r)-1])
+	}
+	if last == "" {
+		return
+	}
+	// ISO timestamps without fraction sort before those with one, so text order is time order.
+	want := c.exec(fmt.Sprintf(windowQuery, "bid_all", `WHERE date_time <= TIMESTAMP '`+last+`'`))
+	require.Equal(w.t, lines(want), lines(rows), "windows until %s", last)
+}
+
+// finish waits for the end of the generated bids and compares the windows with all of them.
+func (w *workload) finish(c *client) {
+	w.t.Helper()
+	c.wait(`SELECT coalesce(sum(bids), 0) FROM v_window`, strconv.Itoa(bidEvents/bidCycle*bidsInCycle))
+	require.Equal(w.t, lines(c.exec(fmt.Sprintf(windowQuery, "bid_all", ""))), lines(c.exec(`SELECT * FROM v_window`)))
+}
+
+// acknowledged counts the statements that the server said are done.
+func (w *workload) acknowledged() (n int) {
+	for _, wr := range w.writers {
+		n += wr.acknowledged
+	}
+	return n
+}
+
+// conflicts counts the transactions that had to be tried again.
+func (w *workload) conflicts() (n int) {
+	for _, wr := range w.writers {
+		n += wr.conflicts
+	}
+	return n
+}
+
+// model is what the rows of one writer must be.
+type model struct {
+	accounts map[int]string // id → region|balance
+	orders   map[int]string // id → account|amount
+	journal  int            // rows 1 … journal
+}
+
+func (m model) clone() model {
+	return model{accounts: maps.Clone(m.accounts), orders: maps.Clone(m.orders), journal: m.journal}
+}
+
+func (m model) String() string {
+	var b strings.Builder
+	for _, t := range []struct {
+		name string
+		rows map[int]string
+	}{{"account", m.accounts}, {"order", m.orders}} {
+		for _, id := range slices.Sorted(maps.Keys(t.rows)) {
+			fmt.Fprintf(&b, "%s %d|%s\n", t.name, id, t.rows[id])
+		}
+	}
+	fmt.Fprintf(&b, "journal %d", m.journal)
+	return b.String()
+}
+
+// writer changes rows that are its own, one statement or transaction after the other, and knows which of them were acknowledged.
+type writer struct {
+	id           int
+	rng          *rand.Rand
+	next         int
+	done         model
+	doubt        *model // sent when the connection broke: it happened wholly or not at all
+	acknowledged int
+	conflicts    int // statements refused with 40001
+}
+
+const serializationFailure = "40001"
+
+func newWriter(id int, seed uint64) *writer {
+	w := &writer{id: id, rng: rand.New(rand.NewPCG(seed, uint64(id))), done: model{accounts: map[int]string{}, orders: map[int]string{}}}
+	for i := range accountsPerWriter {
+		w.done.accounts[i*writers+id] = "region " + strconv.Itoa(i%9) + "|0"
+	}
+	return w
+}
+
+func (w *writer) firstRows() string {
+	var rows []string
+	for _, id := range slices.Sorted(maps.Keys(w.done.accounts)) {
+		region, balance, _ := strings.Cut(w.done.accounts[id], "|")
+		rows = append(rows, fmt.Sprintf("(%d, '%s', %s)", id, region, balance))
+	}
+	return `INSERT INTO accounts VALUES ` + strings.Join(rows, ", ")
+}
+
+func (w *writer) account() int { return w.rng.IntN(accountsPerWriter)*writers + w.id }
+
+func (w *writer) newOrder(m *model) (row string) {
+	id := w.next*writers + w.id
+	w.next++
+	account := w.account()
+	if w.rng.IntN(10) == 0 {
+		account = -id - 1 // of no account
+	}
+	amount := w.rng.IntN(1_000_000)
+	m.orders[id] = fmt.Sprintf("%d|%d", account, amount)
+	return fmt.Sprintf("(%d, %d, %d)", id, account, amount)
+}
+
+func (w *writer) someOrder(m *model) int {
+	ids := slices.Sorted(maps.Keys(m.orders))
+	return ids[w.rng.IntN(len(ids))]
+}
+
+// change makes a statement or transaction, and what the rows are after it.
+func (w *writer) change() (sql string, after model) {
+	after = w.done.clone()
+	kind := w.rng.IntN(10)
+	if len(after.orders) == 0 {
+		kind = 0
+	}
+	if len(after.orders) > liveOrders {
+		kind = 9
+	}
+	switch kind {
+	case 0, 1, 2, 3: // three tables in one transaction
+		order, account := w.newOrder(&after), w.account()
+		after.journal++
+		region, balance := fmt.Sprintf("region %d", w.rng.IntN(9)), w.rng.IntN(1000)
+		after.accounts[account] = fmt.Sprintf("%s|%d", region, balance)
+		sql = fmt.Sprintf(`BEGIN; INSERT INTO orders VALUES %s; INSERT INTO journal VALUES (%d, %d);
+			UPDATE accounts SET region = '%s', balance = %d WHERE id = %d; COMMIT`, order, w.id, after.journal, region, balance, account)
+	case 4, 5:
+		id, amount := w.someOrder(&after), w.rng.IntN(1_000_000)
+		account, _, _ := strings.Cut(after.orders[id], "|")
+		after.orders[id] = fmt.Sprintf("%s|%d", account, amount)
+		sql = fmt.Sprintf(`UPDATE orders SET amount = %d WHERE id = %d`, amount, id)
+	case 6:
+		id := w.someOrder(&after)
+		delete(after.orders, id)
+		sql = fmt.Sprintf(`DELETE FROM orders WHERE id = %d`, id)
+	case 7:
+		after.journal++
+		sql = fmt.Sprintf(`INSERT INTO journal VALUES (%d, %d)`, w.id, after.journal)
+	case 8:
+		var rows []string
+		for range bulkRows {
+			rows = append(rows, w.newOrder(&after))
+		}
+		sql = `INSERT INTO orders VALUES ` + strings.Join(rows, ", ")
+	default:
+		ids := slices.Sorted(maps.Keys(after.orders))
+		ids = ids[:(len(ids)+1)/2]
+		for _, id := range ids {
+			delete(after.orders, id)
+		}
+		sql = fmt.Sprintf(`DELETE FROM orders WHERE id %% %d = %d AND id <= %d`, writers, w.id, ids[len(ids)-1])
+		if ids[0] < 0 {
+			panic("order numbers are not negative")
+		}
+	}
+	return sql, after
+}
+
+// run writes until the server is gone or stop is closed.
+func (w *writer) run(t *testing.T, p *process, stop <-chan struct{}) {
+	conn, err := p.connect(context.Background())
+	if err != nil {
+		return // killed already
+	}
+	defer conn.Close(context.Background())
+	for {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		sql, after := w.change()
+		ctx, cancel := context.WithTimeout(context.Background(), statementTimeout)
+		_, err := query(ctx, conn, sql)
+		timedOut := ctx.Err() != nil
+		cancel()
+		var refused *pgconn.PgError
+		switch {
+		case err == nil:
+			w.done = after
+			w.acknowledged++
+		case timedOut:
+			t.Errorf("writer %d: no answer in %s: %s\n%s", w.id, statementTimeout, sql, p.log)
+			w.doubt = &after
+			return
+		case errors.As(err, &refused) && refused.Code == serializationFailure:
+			// Snapshots may be older than what another session wrote last. Nothing happened; a client tries again.
+			w.conflicts++
+			if _, err := query(context.Background(), conn, `ROLLBACK`); err != nil {
+				return
+			}
+		case errors.As(err, &refused) && p.alive() && !conn.IsClosed():
+			t.Errorf("writer %d: %v: %s", w.id, err, sql)
+			return
+		default:
+			w.doubt = &after
+			return
+		}
+	}
+}
+
+// settle reads the writer's rows: they are those acknowledged, with or without the one change in doubt.
+func (w *writer) settle(t *testing.T, c *client) {
+	t.Helper()
+	got := model{accounts: map[int]string{}, orders: map[int]string{}}
+	read := func(into map[int]string, sql string) {
+		for _, r := range c.exec(fmt.Sprintf(sql, writers, w.id)) {
+			id, err := strconv.Atoi(r[0])
+			require.NoError(t, err)
+			require.NotContains(t, into, id, "a key twice")
+			into[id] = strings.Join(r[1:], "|")
+		}
+	}
+	read(got.accounts, `SELECT id, region, balance FROM accounts WHERE id %% %d = %d`)
+	read(got.orders, `SELECT id, account, amount FROM orders WHERE id %% %d = %d`)
+	numbers := c.exec(fmt.Sprintf(`SELECT n FROM journal WHERE writer = %d ORDER BY n`, w.id))
+	for i, r := range numbers {
+		require.Equal(t, strconv.Itoa(i+1), r[0], "journal of writer %d: a row is lost or doubled", w.id)
+	}
+	got.journal = len(numbers)
+	if w.doubt != nil && got.String() == w.doubt.String() {
+		w.done = *w.doubt
+	}
+	w.doubt = nil
+	require.Equal(t, w.done.String(), got.String(), "rows of writer %d against what was acknowledged", w.id)
+}
+
+// clickFile grows line by line, sometimes by half a line.
+type clickFile struct {
+	path    string
+	rng     *rand.Rand
+	written int
+}
+
+func (f *clickFile) run(t *testing.T, p *process, stop <-chan struct{}) {
+	out, err := os.OpenFile(f.path, os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer out.Close()
+	tick := time.NewTicker(clickEvery)
+	defer tick.Stop()
+	for {
+		var lines bytes.Buffer
+		for range 1 + f.rng.IntN(clicksAtOnce) {
+			f.written++
+			fmt.Fprintf(&lines, "{\"n\": %d, \"account\": %d, \"page\": \"page %d\"}\n", f.written, f.rng.IntN(writers*accountsPerWriter), f.rng.IntN(clickPages))
+		}
+		half := f.rng.IntN(lines.Len())
+		for _, part := range [][]byte{lines.Bytes()[:half], lines.Bytes()[half:]} {
+			if _, err := out.Write(part); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+		select {
+		case <-stop:
+			return
+		case <-p.done:
+			return
+		case <-tick.C:
+		}
+	}
+}
