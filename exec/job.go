@@ -72,6 +72,7 @@ type Job struct {
 	stopped   bool
 	stopCh    chan struct{} // closed with stopped
 	caughtUp  chan struct{} // closed after the first barrier that follows the backfill
+	hopeless  chan struct{} // closed when the backfill failed on what it reads: it would fail again
 	done      sync.WaitGroup
 }
 
@@ -87,7 +88,7 @@ func (e *Engine) CreateJob(spec JobSpec, from *checkpoint.JobState) (*Job, error
 	j := &Job{
 		Spec: spec, engine: e, inputs: inputs, started: time.Now(), completed: from,
 		snapshots: map[uint64]*checkpoint.JobState{}, cutting: map[uint64]bool{}, wanted: map[uint64]checkpoint.Barrier{},
-		stopCh: make(chan struct{}), caughtUp: make(chan struct{}),
+		stopCh: make(chan struct{}), caughtUp: make(chan struct{}), hopeless: make(chan struct{}),
 	}
 	for _, f := range spec.Plan.Fragments {
 		f.Root.Walk(func(n *plan.Node) { j.hasSources = j.hasSources || n.Kind == plan.KindSource })
@@ -338,6 +339,8 @@ func (j *Job) WaitCaughtUp(ctx context.Context, every time.Duration, progress fu
 			return nil
 		case <-j.stopCh:
 			return j.errStoppedWhileWaiting()
+		case <-j.hopeless:
+			return j.Err()
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-t.C:

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/state"
 )
 
@@ -222,6 +224,15 @@ func (j *Job) failed(err error, ranWell bool) {
 	j.lastErr = err
 	j.restarts++
 	j.streak++
+	if j.restarts == 1 && dataError(err) {
+		close(j.hopeless)
+	}
+}
+
+// dataError tells an error of the rows themselves (classes 21 and 22), which a restart does not mend, from trouble that may pass.
+func dataError(err error) bool {
+	code := string(pgerr.CodeOf(err))
+	return strings.HasPrefix(code, "21") || strings.HasPrefix(code, "22")
 }
 
 // restart starts the given jobs again together with all that read from them: those have consumed changes that will be made again. first, when
