@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/streamdb/streamdb/catalog"
+	"github.com/streamdb/streamdb/exec"
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/planner"
 	"github.com/streamdb/streamdb/planner/plan"
@@ -122,6 +122,9 @@ func (d *dispatch) viewOptions(opts []sql.Option) (settings map[string]string, b
 			return nil, false, atPos(err, o.ValuePos)
 		}
 	}
+	if background {
+		settings[settingBackground] = "on"
+	}
 	if settings["parallelism"] == "0" {
 		settings["parallelism"] = strconv.Itoa(defaultParallelism())
 	}
@@ -195,27 +198,8 @@ func (d *dispatch) createMaterializedView(st *sql.CreateMaterializedView) error 
 	}
 	j.Start()
 	unlock()
-	finish := func() error {
-		return srv.catalog.Update(func(tx *catalog.Tx) error {
-			cur, ok := tx.Snapshot().Get(o.ID)
-			if !ok {
-				return pgerr.Newf(pgerr.QueryCanceled, "materialized view %q was dropped while it was being created", o.Name)
-			}
-			c := *cur
-			c.Creating = false
-			return tx.Replace(&c)
-		})
-	}
 	if background {
-		srv.work.Add(1)
-		go func() {
-			defer srv.work.Done()
-			if err := j.WaitCaughtUp(context.Background(), progressEvery, func() {}); err == nil {
-				if err := finish(); err != nil {
-					srv.log.Warn().Err(err).Str("view", o.Name).Msg("background creation")
-				}
-			}
-		}()
+		srv.finishInBackground(j)
 		return d.complete(tag)
 	}
 	began := time.Now()
@@ -231,13 +215,44 @@ func (d *dispatch) createMaterializedView(st *sql.CreateMaterializedView) error 
 		}
 	})
 	if err == nil {
-		err = finish()
+		err = srv.created(o.ID, o.Name)
 	}
 	if err != nil {
 		return errors.Join(err, d.dropObjects([]*catalog.Object{o}))
 	}
 	return d.complete(tag)
 }
+
+// created makes a view that has been filled one like all others.
+func (s *Server) created(id uint64, name string) error {
+	return s.catalog.Update(func(tx *catalog.Tx) error {
+		cur, ok := tx.Snapshot().Get(id)
+		if !ok {
+			return pgerr.Newf(pgerr.QueryCanceled, "materialized view %q was dropped while it was being created", name)
+		}
+		c := *cur
+		c.Creating = false
+		return tx.Replace(&c)
+	})
+}
+
+// finishInBackground waits for a view that is being filled while nobody else does.
+func (s *Server) finishInBackground(j *exec.Job) {
+	s.work.Add(1)
+	go func() {
+		defer s.work.Done()
+		err := j.WaitCaughtUp(s.ctx, progressEvery, func() {})
+		if err == nil {
+			err = s.created(j.Spec.ID, j.Spec.Name)
+		}
+		if err != nil && s.ctx.Err() == nil {
+			s.log.Warn().Err(err).Str("view", j.Spec.Name).Msg("creation in the background ended")
+		}
+	}()
+}
+
+// settingBackground marks, among the settings of a view, that nobody waits for its creation.
+const settingBackground = "background"
 
 // viewColumns records the stored columns of a materialized view: the user's, then hidden ones that its key needs.
 func viewColumns(o *catalog.Object, q *planner.Planned, names []sql.Ident) error {

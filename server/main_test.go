@@ -158,3 +158,10 @@ func (s *session) row(q string) string {
 	require.Len(s.d.t, r, 1, q)
 	return r[0]
 }
+
+func pgErr(t *testing.T, err error) *pgconn.PgError {
+	t.Helper()
+	var pe *pgconn.PgError
+	require.ErrorAs(t, err, &pe)
+	return pe
+}

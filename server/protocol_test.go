@@ -295,6 +295,28 @@ func TestCancel(t *testing.T) {
 	require.Equal(t, "57014", c.code("SELECT count(*) FROM generate_series(1, 100000000000)"))
 }
 
+func TestStatementsEndWithTheirClient(t *testing.T) {
+	d := open(t)
+	s := d.connect()
+	s.must("CREATE TABLE t (id int)", "INSERT INTO t SELECT * FROM generate_series(1, 2000)")
+	for _, q := range []string{
+		"SELECT count(*) FROM generate_series(1, 100000000000)",
+		"CREATE MATERIALIZED VIEW m AS SELECT count(*) AS n FROM t a, t b, t c WHERE a.id < b.id AND b.id < c.id",
+		"SELECT a.id FROM t a, t b, t c",
+	} {
+		c := d.connect()
+		ctx, cancel := context.WithTimeout(d.ctx, 300*time.Millisecond)
+		_, err := c.PgConn().Exec(ctx, q).ReadAll()
+		cancel()
+		require.Error(t, err, q)
+		require.True(t, c.PgConn().IsClosed())
+	}
+	require.Eventually(t, func() bool { return len(s.rows("SHOW JOBS")) == 0 }, testTimeout, time.Millisecond)
+	began := time.Now()
+	require.NoError(t, d.srv.Close(d.ctx))
+	require.Less(t, time.Since(began), 5*time.Second)
+}
+
 func TestLimitsOfStatements(t *testing.T) {
 	s := open(t).connect()
 	for i := range 10_000 {

@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -89,6 +90,7 @@ type Server struct {
 	ready      atomic.Bool
 	statements atomic.Int64
 
+	ctx      context.Context //nolint:containedctx // ends when the server stops
 	cancel   context.CancelFunc
 	work     sync.WaitGroup
 	fatal    chan error
@@ -114,6 +116,7 @@ func Open(ctx context.Context, cfg Config) (*Server, error) {
 		cfg.DataDir = DefaultDataDir
 	}
 	s := &Server{cfg: cfg, log: cfg.Logger, registry: functions.Builtins(), started: time.Now(), fatal: make(chan error, 1)}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
 	if err := s.open(ctx); err != nil {
 		return nil, errors.Join(err, s.release())
 	}
@@ -285,6 +288,9 @@ func (s *Server) restore(ctx context.Context, m *checkpoint.Manifest) error {
 	if err != nil {
 		return err
 	}
+	if err := s.dropUnfinished(); err != nil {
+		return err
+	}
 	var starting []*exec.Job
 	for _, o := range s.catalog.Snapshot().Objects() { // ids ascend: inputs come before what reads them
 		switch o.Kind {
@@ -324,17 +330,34 @@ func (s *Server) restore(ctx context.Context, m *checkpoint.Manifest) error {
 	}
 	for _, j := range starting {
 		j.Start()
+		if o, ok := s.catalog.Snapshot().Get(j.Spec.ID); ok && o.Creating {
+			s.finishInBackground(j)
+		}
 	}
 	return nil
 }
 
+// dropUnfinished removes the views whose creator was still waiting when the server ended: nobody was told that they exist.
+func (s *Server) dropUnfinished() error {
+	unfinished := func(o *catalog.Object) bool { return o.Creating && o.Settings[settingBackground] != "on" }
+	if !slices.ContainsFunc(s.catalog.Snapshot().Objects(), unfinished) {
+		return nil
+	}
+	return s.catalog.Update(func(tx *catalog.Tx) error {
+		for _, o := range tx.Snapshot().Objects() {
+			if unfinished(o) {
+				tx.Remove(o.ID)
+			}
+		}
+		return nil
+	})
+}
+
 func (s *Server) run() {
-	ctx, cancel := context.WithCancel(context.Background())
-	s.cancel = cancel
 	s.work.Add(1)
 	go func() {
 		defer s.work.Done()
-		if err := s.coord.Run(ctx); err != nil {
+		if err := s.coord.Run(s.ctx); err != nil {
 			s.log.Error().Err(err).Msg("checkpoints stopped")
 			select {
 			case s.fatal <- err:
@@ -367,6 +390,9 @@ func (s *Server) Close(ctx context.Context) error {
 		grace, cancel := context.WithTimeout(ctx, shutdownGrace)
 		defer cancel()
 		err := s.wire.Shutdown(grace)
+		if err == context.DeadlineExceeded && ctx.Err() == nil { //nolint:errorlint // alone: clients that did not end in time were cut off, as they should be
+			err = nil
+		}
 		if !s.cfg.MemoryOnly {
 			if cerr := s.coord.FinalCheckpoint(ctx); cerr != nil {
 				s.log.Warn().Err(cerr).Msg("last checkpoint failed: the next start continues from the one before")
@@ -392,10 +418,8 @@ func (s *Server) Abort() error {
 // release frees what open got so far.
 func (s *Server) release() error {
 	var err error
-	if s.cancel != nil {
-		s.cancel()
-		s.work.Wait()
-	}
+	s.cancel()
+	s.work.Wait()
 	if s.engine != nil {
 		err = errors.Join(err, s.engine.Close())
 	}

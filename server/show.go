@@ -215,6 +215,11 @@ func (d *dispatch) wait(st *sql.Wait) error {
 		if err := j.WaitCaughtUp(d.ctx, progressEvery, func() {}); err != nil {
 			return err
 		}
+		if o, ok := d.ss.srv.catalog.Snapshot().Get(j.Spec.ID); ok && o.Creating {
+			if err := d.ss.srv.created(o.ID, o.Name); err != nil {
+				return err
+			}
+		}
 	}
 	if err := d.ss.srv.engine.Flush(d.ctx); err != nil {
 		return err
