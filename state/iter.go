@@ -21,6 +21,8 @@ type Iter struct {
 	hot     btree.IterG[entry]
 	hotOK   bool
 	cur     entry
+	stages  []*stage   // of staged parts, instead of the overlay
+	staged  *stageIter // over them
 
 	cold     *coldSnap
 	coldIter *pebble.Iterator
@@ -153,6 +155,14 @@ func (it *Iter) seekHot(after []byte) {
 	if it.part != nil {
 		it.mods, it.overlay = it.part.mods, it.part.overlay
 	}
+	if it.part != nil && it.part.staged != nil {
+		it.part.freeze()
+		it.stages, it.mods = it.part.staged.stages, it.part.mods
+	}
+	if len(it.stages) > 0 {
+		it.seekStages(after)
+		return
+	}
 	it.hot.Init(it.overlay, false)
 	switch {
 	case !it.desc:
@@ -178,7 +188,27 @@ func (it *Iter) seekHot(after []byte) {
 	it.checkHot()
 }
 
+func (it *Iter) seekStages(after []byte) {
+	from := it.lo
+	if it.desc {
+		from = it.hi
+	}
+	if after != nil {
+		from = after
+	}
+	it.staged = newStageIter(it.stages, from, it.desc)
+	if !it.desc && after != nil && it.staged.ok && it.staged.cur.key() == stringOf(after) {
+		it.staged.next()
+	}
+	it.checkHot()
+}
+
 func (it *Iter) stepHot() {
+	if it.staged != nil {
+		it.staged.next()
+		it.checkHot()
+		return
+	}
 	if it.desc {
 		it.hotOK = it.hot.Prev()
 	} else {
@@ -188,10 +218,17 @@ func (it *Iter) stepHot() {
 }
 
 func (it *Iter) checkHot() {
-	if !it.hotOK {
-		return
+	if it.staged != nil {
+		if it.hotOK = it.staged.ok; !it.hotOK {
+			return
+		}
+		it.cur = it.staged.cur
+	} else {
+		if !it.hotOK {
+			return
+		}
+		it.cur = it.hot.Item()
 	}
-	it.cur = it.hot.Item()
 	if it.desc {
 		it.hotOK = it.cur.key() >= stringOf(it.lo)
 	} else {
@@ -299,7 +336,7 @@ func (it *Iter) Close() {
 	it.closeCold()
 	it.borrowed = false
 	it.cold.release()
-	it.cold, it.overlay, it.cur = nil, nil, entry{}
+	it.cold, it.overlay, it.cur, it.stages, it.staged = nil, nil, entry{}, nil, nil
 	it.hot.Release()
 	it.hotOK, it.coldOK = false, false
 	if it.part != nil {

@@ -23,6 +23,7 @@ type Part struct {
 	subtask int
 	rng     Range
 	mode    PartMode
+	staged  *staged // of staged parts on the Pebble backend; the overlay is empty then
 
 	overlay  *tree
 	seq      uint32 // of changes made now; a seal ends it
@@ -93,6 +94,9 @@ func (p *Part) scratchKey(kg uint16, key []byte) string {
 
 // Get returns the value of key, valid until the next call that modifies the part. It must not be modified.
 func (p *Part) Get(kg uint16, key []byte) (val []byte, ok bool, err error) {
+	if p.staged != nil {
+		return p.getStaged(kg, key)
+	}
 	if e, found := p.overlay.Get(probe(p.scratchKey(kg, key))); found {
 		if e.tombstone() {
 			return nil, false, nil
@@ -126,6 +130,10 @@ func (p *Part) getCold(kg uint16, key []byte) ([]byte, bool, error) {
 
 // Put sets key to val, copying both. Putting the value that is there already changes nothing.
 func (p *Part) Put(kg uint16, key, val []byte) {
+	if p.staged != nil {
+		p.putStaged(kg, key, val)
+		return
+	}
 	old, found := p.overlay.Get(probe(p.scratchKey(kg, key)))
 	meta := p.seq << metaShift
 	switch {
@@ -158,6 +166,10 @@ func (p *Part) Put(kg uint16, key, val []byte) {
 
 // Delete removes key.
 func (p *Part) Delete(kg uint16, key []byte) {
+	if p.staged != nil {
+		p.deleteStaged(kg, key)
+		return
+	}
 	k := p.scratchKey(kg, key)
 	old, found := p.overlay.Get(probe(k))
 	if found && old.tombstone() || !found && p.complete {
@@ -204,13 +216,11 @@ func (p *Part) touched(e entry, listed bool) {
 // maintain tells the budget and takes over what the background has published: a newer Pebble snapshot, tombstones that are no
 // longer needed, permission to evict.
 func (p *Part) maintain() {
-	if d := p.bytes - p.reported; d != 0 {
-		p.store.budget.Add(d)
-		p.store.overlayBytes.Add(d)
-		p.reported = p.bytes
+	p.report()
+	if p.staged != nil {
+		p.maintainStaged()
+		return
 	}
-	p.liveNow.Store(p.live)
-	p.bytesNow.Store(p.bytes)
 	if p.openIters > 0 {
 		return // iterators hold the present overlay over the present Pebble snapshot
 	}
@@ -236,9 +246,20 @@ func (p *Part) maintain() {
 		p.purge(t)
 	}
 	clean := ingested > p.evictedSeq || p.cached > 0
-	if p.cold != nil && clean && ingested >= p.purgedSeq && (soft || p.mode == Staged) {
+	if p.cold != nil && clean && ingested >= p.purgedSeq && soft {
 		p.evict(ingested)
 	}
+}
+
+// report tells the budget and other goroutines how large the part is.
+func (p *Part) report() {
+	if d := p.bytes - p.reported; d != 0 {
+		p.store.budget.Add(d)
+		p.store.overlayBytes.Add(d)
+		p.reported = p.bytes
+	}
+	p.liveNow.Store(p.live)
+	p.bytesNow.Store(p.bytes)
 }
 
 // evictable reports whether an eviction would free anything worth its cost.
@@ -288,6 +309,9 @@ func (p *Part) evict(ingested uint32) {
 
 // seal ends the present sequence; store.mu is held.
 func (p *Part) seal() (sealedPart, bool) {
+	if p.staged != nil {
+		return p.sealStaged()
+	}
 	if p.dirtyN > 0 {
 		p.pending = append(p.pending, dirtySet{seq: p.seq, keys: p.dirty, scan: p.scanDirty})
 		p.dirty, p.scanDirty, p.dirtyN = nil, false, 0
@@ -304,6 +328,10 @@ func (p *Part) seal() (sealedPart, bool) {
 // View returns an immutable copy of the present content in O(1). The caller must Close it.
 func (p *Part) View() *View {
 	v := &View{table: p.table, rng: p.rng, overlay: p.overlay.Copy(), live: p.Len()}
+	if p.staged != nil {
+		p.freeze()
+		v.stages = p.staged.stages[:len(p.staged.stages):len(p.staged.stages)]
+	}
 	if !p.complete {
 		v.cold = p.cold.retain()
 	}
@@ -323,4 +351,7 @@ func (p *Part) release() {
 	p.store.overlayBytes.Add(-p.reported)
 	p.reported = 0
 	p.overlay = newTree()
+	if p.staged != nil {
+		p.staged.cur, p.staged.stages = p.newStage(), nil
+	}
 }

@@ -174,6 +174,7 @@ func (s *Store) ingest(ctx context.Context) error {
 		s.stats.IngestedBytes += un[i].bytes
 	}
 	s.stats.Ingests++
+	s.fillFilters()
 	s.publish()
 	return nil
 }

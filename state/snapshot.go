@@ -27,12 +27,23 @@ type run struct {
 	pos    int
 	tree   *btree.IterG[entry] // instead of list
 	above  uint32              // with tree: only entries newer than this
+	stages *stageIter          // instead of list
+	sealed sealedPart
 	cur    entry
 	ok     bool
 	purged []string // tombstones written
 }
 
 func (r *run) next() {
+	if r.stages != nil {
+		if r.ok { // stands on an entry that was taken
+			r.stages.next()
+		}
+		if r.ok = r.stages.ok; r.ok {
+			r.cur = r.stages.cur
+		}
+		return
+	}
 	if r.tree == nil {
 		r.ok = r.pos < len(r.list)
 		if r.ok {
@@ -61,7 +72,7 @@ func (s *Store) runOf(sp sealedPart) *run {
 	}
 	written := p.writtenSeq
 	s.mu.Unlock()
-	r := &run{part: p, table: p.table, seq: sp.seq, sets: len(sets)}
+	r := &run{part: p, table: p.table, seq: sp.seq, sets: len(sets), sealed: sp}
 	if s.heapOnly {
 		it := sp.frozen.Iter()
 		r.tree = &it
@@ -69,6 +80,10 @@ func (s *Store) runOf(sp sealedPart) *run {
 	}
 	if len(sets) == 0 {
 		return nil
+	}
+	if p.staged != nil {
+		r.stages = newStageIter(s.stagesOf(sp, written), nil, false)
+		return r
 	}
 	var keys []string
 	for _, d := range sets {
@@ -129,7 +144,7 @@ func (s *Store) writeRuns(ctx context.Context, runs []run, w *sstWriter) error {
 					return ctx.Err()
 				}
 				key = appendDiskKey(key[:0], uint16(kg), r.table, bytesOf(r.cur.kv[groupBytes:r.cur.klen]))
-				if r.cur.tombstone() {
+				if r.cur.tombstone() && r.stages == nil {
 					r.purged = append(r.purged, r.cur.key())
 				}
 				if err := w.add(key, r.cur.value(), r.cur.tombstone()); err != nil {
@@ -163,6 +178,13 @@ func (s *Store) writeDelta(ctx context.Context, sealed []*Sealed) (map[*Part]int
 		s.stats.EntriesWritten += w.entries
 	}
 	s.settleRuns(runs)
+	if s.db == nil {
+		for i := range runs {
+			if runs[i].stages != nil {
+				s.condense(runs[i].sealed)
+			}
+		}
+	}
 	return live, nil
 }
 
@@ -174,6 +196,9 @@ func (s *Store) settleRuns(runs []run) {
 		r := &runs[i]
 		p := r.part
 		p.pending = slices.Delete(p.pending, 0, min(r.sets, len(p.pending)))
+		if r.stages != nil {
+			p.staged.toFilter = append(p.staged.toFilter, s.stagesOf(r.sealed, p.writtenSeq)...)
+		}
 		p.writtenSeq = max(p.writtenSeq, r.seq)
 		if len(r.purged) == 0 {
 			continue

@@ -193,6 +193,11 @@ func (s *Store) Part(table uint32, subtask int, r Range, mode PartMode) (*Part, 
 		p.complete = false
 		p.live = n * int64(r.To-r.From) / int64(max(1, s.opts.MaxParallelism))
 	}
+	if mode == Staged && !s.heapOnly {
+		p.staged = &staged{cur: p.newStage()}
+		// What Pebble has already is unknown to the filter.
+		p.staged.filter.off.Store(s.cold != nil)
+	}
 	s.take(p)
 	s.parts = append(s.parts, p)
 	if s.bySubtask == nil {
@@ -221,6 +226,7 @@ func (s *Store) take(p *Part) {
 	})
 	p.live, p.evictedSeq = int64(p.overlay.Len()), 0
 	p.reported = p.bytes // counted when it was loaded
+	defer p.stageLoaded()
 	p.bytesNow.Store(p.bytes)
 	if p.overlay.Len() == all.Len() {
 		delete(s.loaded, p.table)
@@ -245,6 +251,7 @@ type Sealed struct {
 type sealedPart struct {
 	part   *Part
 	frozen *tree
+	stages []*stage // of staged parts
 	seq    uint32
 	live   int64
 }

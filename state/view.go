@@ -8,6 +8,7 @@ type View struct {
 	table   uint32
 	rng     Range
 	overlay *tree
+	stages  []*stage  // of staged parts
 	cold    *coldSnap // nil when the overlay is all there is
 	live    int64
 	refs    atomic.Int32
@@ -39,6 +40,14 @@ func (v *View) Close() {
 func (v *View) Get(kg uint16, key []byte) (val []byte, ok bool, err error) {
 	var buf [64]byte
 	k := appendGroupKey(buf[:0], kg, key)
+	for i := len(v.stages) - 1; i >= 0; i-- {
+		if e, found := v.stages[i].sorted().search(k); found {
+			if e.tombstone() {
+				return nil, false, nil
+			}
+			return e.value(), true, nil
+		}
+	}
 	if e, found := v.overlay.Get(probe(stringOf(k))); found {
 		if e.tombstone() {
 			return nil, false, nil
@@ -57,7 +66,7 @@ func (v *View) Scan(kg uint16, prefix []byte) *Iter { return v.ScanFrom(kg, pref
 // ScanFrom iterates over the keys that start with prefix: in ascending order those not below from, or with desc in descending
 // order those not above from. From is a whole key; nil starts at the end of the prefix that comes first.
 func (v *View) ScanFrom(kg uint16, prefix, from []byte, desc bool) *Iter {
-	it := &Iter{}
+	it := &Iter{stages: v.stages}
 	it.open(v.overlay, v.cold, v.table)
 	it.bound(kg, prefix, from, desc)
 	return it
@@ -65,7 +74,7 @@ func (v *View) ScanFrom(kg uint16, prefix, from []byte, desc bool) *Iter {
 
 // ScanAll iterates over all key groups, each in ascending order of keys.
 func (v *View) ScanAll() *Iter {
-	it := &Iter{}
+	it := &Iter{stages: v.stages}
 	it.open(v.overlay, v.cold, v.table)
 	it.boundAll(v.rng)
 	return it

@@ -557,7 +557,7 @@ func (o *aggOp) reportGroup(row []uint64, was, is error, hadErr, hasErr bool, ke
 func (o *aggOp) dropGroup(g uint32, row []uint64) error {
 	if row[aggFlags]&flagStored != 0 {
 		o.key = o.groups.appendKey(o.key[:0], row)
-		if err := o.state.del(keyGroup(o.ctx, row[rowHash]), o.key); err != nil {
+		if err := o.state.remove(keyGroup(o.ctx, row[rowHash]), o.key); err != nil {
 			return err
 		}
 	}

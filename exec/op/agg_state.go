@@ -15,10 +15,11 @@ func (o *aggOp) save() error {
 		if row[aggFlags]&flagUnsaved == 0 {
 			continue // dropped, and maybe another group by now that is listed itself
 		}
+		fresh := row[aggFlags]&flagStored == 0
 		row[aggFlags] = row[aggFlags]&^flagUnsaved | flagStored
 		o.key = o.groups.appendKey(o.key[:0], row)
 		o.val = o.encodeGroup(o.val[:0], g, row)
-		if err := o.state.put(keyGroup(o.ctx, row[rowHash]), o.key, o.val); err != nil {
+		if err := o.state.append(keyGroup(o.ctx, row[rowHash]), o.key, o.val, fresh); err != nil {
 			return err
 		}
 	}

@@ -108,7 +108,7 @@ func (o *joinOp) Open(ctx *Context) error {
 	o.st.reset()
 	for i := range 2 {
 		var err error
-		if o.st.tables[i], err = openTable(ctx, o.node, uint32(i), orderedMode); err != nil {
+		if o.st.tables[i], err = openTable(ctx, o.node, uint32(i), stagedMode); err != nil {
 			return err
 		}
 	}

@@ -51,7 +51,7 @@ const (
 	keyOpen  = 1 << 34 // of joins that forget: listed in its window
 )
 
-// joinState is the working copy of both sides' rows. State table per side (ordered): join key · encoded row → uvarint length of the join key · varint
+// joinState is the working copy of both sides' rows. State table per side (staged): join key · encoded row → uvarint length of the join key · varint
 // count · varint match.
 type joinState struct {
 	o        *joinOp
@@ -181,7 +181,7 @@ func (s *joinState) remove(i uint32) error {
 	words := s.groups.row(r.group)
 	if r.flags&rowStored != 0 {
 		k := s.stateKey(words, r)
-		if err := s.tables[side].del(keyGroup(s.o.ctx, words[rowHash]), k); err != nil {
+		if err := s.tables[side].remove(keyGroup(s.o.ctx, words[rowHash]), k); err != nil {
 			return err
 		}
 	}
@@ -227,13 +227,14 @@ func (s *joinState) save() error {
 		if r.flags&rowUnsaved == 0 {
 			continue // gone
 		}
+		fresh := r.flags&rowStored == 0
 		r.flags = r.flags&^rowUnsaved | rowStored
 		words := s.groups.row(r.group)
 		k := s.stateKey(words, r)
 		s.val = binary.AppendUvarint(s.val[:0], uint64(len(k)-int(r.n)))
 		s.val = binary.AppendVarint(s.val, r.count)
 		s.val = binary.AppendVarint(s.val, r.match)
-		if err := s.tables[r.flags&rowSide].put(keyGroup(s.o.ctx, words[rowHash]), k, s.val); err != nil {
+		if err := s.tables[r.flags&rowSide].append(keyGroup(s.o.ctx, words[rowHash]), k, s.val, fresh); err != nil {
 			return err
 		}
 	}

@@ -59,6 +59,24 @@ func (t *table) put(kg uint16, key, val []byte) error {
 	return nil
 }
 
+// append is put for callers that know whether the key is there.
+func (t *table) append(kg uint16, key, val []byte, fresh bool) error {
+	if t.mem != nil {
+		return t.put(kg, key, val)
+	}
+	t.part.Append(kg, key, val, fresh)
+	return nil
+}
+
+// remove is del for callers that know that the key is there.
+func (t *table) remove(kg uint16, key []byte) error {
+	if t.mem != nil {
+		return t.del(kg, key)
+	}
+	t.part.Remove(kg, key)
+	return nil
+}
+
 func (t *table) del(kg uint16, key []byte) error {
 	if t.mem != nil {
 		t.mem.Delete(viewString(key))

@@ -125,13 +125,23 @@ func drawKey(t *rapid.T) modelKey {
 func (m *machine) put(t *rapid.T) {
 	k := drawKey(t)
 	v := rapid.StringN(0, 5, 20).Draw(t, "val")
-	m.part(k.table, k.kg).Put(k.kg, []byte(k.key), []byte(v))
+	p := m.part(k.table, k.kg)
+	if _, has := m.now[k]; rapid.Bool().Draw(t, "known") {
+		p.Append(k.kg, []byte(k.key), []byte(v), !has)
+	} else {
+		p.Put(k.kg, []byte(k.key), []byte(v))
+	}
 	m.now[k] = v
 }
 
 func (m *machine) delete(t *rapid.T) {
 	k := drawKey(t)
-	m.part(k.table, k.kg).Delete(k.kg, []byte(k.key))
+	p := m.part(k.table, k.kg)
+	if _, has := m.now[k]; has && rapid.Bool().Draw(t, "known") {
+		p.Remove(k.kg, []byte(k.key))
+	} else {
+		p.Delete(k.kg, []byte(k.key))
+	}
 	delete(m.now, k)
 }
 
