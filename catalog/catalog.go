@@ -250,8 +250,10 @@ func (c *Catalog) Update(f func(*Tx) error) error {
 }
 
 func (s *Snapshot) clone() *Snapshot {
-	n := &Snapshot{Version: s.Version, nextID: s.nextID, objects: make(map[uint64]*Object, len(s.objects)+1), names: make(map[string]*Object, len(s.names)+1),
-		spaces: make(map[string]Namespace, len(s.spaces)+1)}
+	n := &Snapshot{
+		Version: s.Version, nextID: s.nextID, objects: make(map[uint64]*Object, len(s.objects)+1), names: make(map[string]*Object, len(s.names)+1),
+		spaces: make(map[string]Namespace, len(s.spaces)+1),
+	}
 	for k, v := range s.objects {
 		n.objects[k] = v
 	}

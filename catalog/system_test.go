@@ -105,9 +105,12 @@ func exampleDB(t testing.TB) *SystemData {
 		id := add(Object{
 			Kind: Table, Schema: "public", Name: "t", Comment: "a table", Key: []int{1, 3}, Constraint: "t_pkey",
 			Columns: []Column{
-				{Name: "_hidden", Type: types.Int8, Hidden: true}, {Name: "id", Type: types.Int4, NotNull: true},
-				{Name: "a", Type: types.Text, Default: "'x'", Comment: "first"}, {Name: "Big", Type: types.Type{OID: types.OIDNumeric, Mod: types.NumericTypmod(6, 2)}, NotNull: true},
-				{Name: "tags", Type: types.T(types.ArrayOf(types.OIDText))}, {Name: "g", Type: types.Int4, Generated: "id + 1"},
+				{Name: "_hidden", Type: types.Int8, Hidden: true},
+				{Name: "id", Type: types.Int4, NotNull: true},
+				{Name: "a", Type: types.Text, Default: "'x'", Comment: "first"},
+				{Name: "Big", Type: types.Type{OID: types.OIDNumeric, Mod: types.NumericTypmod(6, 2)}, NotNull: true},
+				{Name: "tags", Type: types.T(types.ArrayOf(types.OIDText))},
+				{Name: "g", Type: types.Int4, Generated: "id + 1"},
 			},
 			Checks: []Check{{"t_id_check", "id > 0"}, {"t_a_check", "(a <> '\"Big\"')"}}, Settings: map[string]string{"on_error": "raise"},
 		})
@@ -116,8 +119,10 @@ func exampleDB(t testing.TB) *SystemData {
 			Source: &SourceDef{Connector: "kafka", Options: map[string]string{"topic": "x", "properties.sasl.password": "hush"}, Format: "plain", Encode: "json"},
 		})
 		add(Object{Kind: View, Schema: "public", Name: "v", Columns: []Column{{Name: "id", Type: types.Int4}}, Query: "SELECT id FROM t", DependsOn: []uint64{id}})
-		add(Object{Kind: MaterializedView, Schema: "public", Name: "m", Key: []int{0}, Columns: []Column{{Name: "n", Type: types.Int8}},
-			Query: "SELECT count(*) AS n FROM shop.s;", DependsOn: []uint64{src}})
+		add(Object{
+			Kind: MaterializedView, Schema: "public", Name: "m", Key: []int{0}, Columns: []Column{{Name: "n", Type: types.Int8}},
+			Query: "SELECT count(*) AS n FROM shop.s;", DependsOn: []uint64{src},
+		})
 		return nil
 	}))
 	return &SystemData{

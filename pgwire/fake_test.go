@@ -186,8 +186,10 @@ func parseFake(text string) (*fakeStmt, error) {
 		st.cols = []FieldDescription{}
 		st.data = func(*fakeSession, []int64) *types.Chunk { return &types.Chunk{N: 1} }
 	case text == "types":
-		st.cols = []FieldDescription{col("i", types.Int4), col("num", types.NumericType), col("t", types.Text), col("missing", types.Int8),
-			col("ts", types.Timestamptz)}
+		st.cols = []FieldDescription{
+			col("i", types.Int4), col("num", types.NumericType), col("t", types.Text), col("missing", types.Int8),
+			col("ts", types.Timestamptz),
+		}
 		st.data = func(*fakeSession, []int64) *types.Chunk {
 			c := types.NewChunk([]types.Type{types.Int4, types.NumericType, types.Text, types.Int8, types.Timestamptz})
 			c.Cols[0].Int = []int64{42}

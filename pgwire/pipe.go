@@ -44,6 +44,7 @@ func (c *pipeConn) SetDeadline(t time.Time) error {
 }
 
 func (c *pipeConn) SetReadDeadline(t time.Time) error { return c.in.setDeadline(&c.in.readDeadline, t) }
+
 func (c *pipeConn) SetWriteDeadline(t time.Time) error {
 	return c.out.setDeadline(&c.out.writeDeadline, t)
 }

@@ -70,8 +70,10 @@ func (c *scriptClient) next() (string, byte, error) {
 func describeMessage(typ byte, body []byte) (string, error) {
 	switch typ {
 	case '1', '2', '3', 'n', 'I', 's', 'c':
-		names := map[byte]string{'1': "ParseComplete", '2': "BindComplete", '3': "CloseComplete", 'n': "NoData", 'I': "EmptyQueryResponse",
-			's': "PortalSuspended", 'c': "CopyDone"}
+		names := map[byte]string{
+			'1': "ParseComplete", '2': "BindComplete", '3': "CloseComplete", 'n': "NoData", 'I': "EmptyQueryResponse",
+			's': "PortalSuspended", 'c': "CopyDone",
+		}
 		return names[typ], nil
 	case 'Z':
 		return "ReadyForQuery " + string(body), nil

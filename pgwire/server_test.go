@@ -316,8 +316,10 @@ func FuzzConnection(f *testing.F) {
 	f.Add(start, false)
 	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"), false)
 	f.Add([]byte{0, 0, 0, 8, 4, 210, 22, 47}, false)
-	for _, line := range []string{`Query {"String": "select 1"}`, `Parse {"Query": "lookup"}`, `Bind {"Parameters": [{"text": "1"}]}`,
-		`Describe {"ObjectType": "S"}`, `Execute`, `Sync`, `Query {"String": "copyin"}`, `CopyData {"Data": "x"}`, `CopyDone`, `Flush`} {
+	for _, line := range []string{
+		`Query {"String": "select 1"}`, `Parse {"Query": "lookup"}`, `Bind {"Parameters": [{"text": "1"}]}`,
+		`Describe {"ObjectType": "S"}`, `Execute`, `Sync`, `Query {"String": "copyin"}`, `CopyData {"Data": "x"}`, `CopyDone`, `Flush`,
+	} {
 		m, err := frontendMessage(line)
 		require.NoError(f, err)
 		f.Add(m, true)

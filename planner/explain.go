@@ -205,8 +205,10 @@ func (x *explainer) describe(n *plan.Node) (string, []string) {
 		for _, c := range o.Calls {
 			calls = append(calls, c.Func)
 		}
-		return "Window Functions", []string{"Calls: " + strings.Join(calls, ", "), labelled("Partition By", columnList(in, o.PartitionBy)),
-			labelled("Order By", sortList(in, o.Order)), state("all rows of each partition")}
+		return "Window Functions", []string{
+			"Calls: " + strings.Join(calls, ", "), labelled("Partition By", columnList(in, o.PartitionBy)),
+			labelled("Order By", sortList(in, o.Order)), state("all rows of each partition"),
+		}
 	case plan.KindRecompute:
 		return "Recompute", []string{"Reason: " + n.Recompute.Reason, state("all rows of its inputs; evaluated again in every epoch")}
 	case plan.KindInput:
@@ -333,6 +335,8 @@ func (x *explainer) topN(n, in *plan.Node, state func(string) string) (string, [
 	if t.OffsetExpr != nil {
 		offset = expr.String(t.OffsetExpr, nil)
 	}
-	return title, []string{labelled("Per Group", columnList(in, t.GroupBy)), labelled("Sort Key", sortList(in, t.Order)),
-		labelled("Limit", limit), labelled("Offset", offset), state("all rows, ordered")}
+	return title, []string{
+		labelled("Per Group", columnList(in, t.GroupBy)), labelled("Sort Key", sortList(in, t.Order)),
+		labelled("Limit", limit), labelled("Offset", offset), state("all rows, ordered"),
+	}
 }

@@ -33,8 +33,12 @@ func DefaultPolicy() Policy {
 func (p Policy) withDefaults() Policy {
 	d := DefaultPolicy()
 	for _, f := range []struct{ v, def *int64 }{
-		{&p.InlineMaxBytes, &d.InlineMaxBytes}, {&p.InlineTotalBytes, &d.InlineTotalBytes}, {&p.SSTBytes, &d.SSTBytes},
-		{&p.RenewPercent, &d.RenewPercent}, {&p.MinRenewBytes, &d.MinRenewBytes}, {&p.MinMergeBytes, &d.MinMergeBytes},
+		{&p.InlineMaxBytes, &d.InlineMaxBytes},
+		{&p.InlineTotalBytes, &d.InlineTotalBytes},
+		{&p.SSTBytes, &d.SSTBytes},
+		{&p.RenewPercent, &d.RenewPercent},
+		{&p.MinRenewBytes, &d.MinRenewBytes},
+		{&p.MinMergeBytes, &d.MinMergeBytes},
 		{&p.IngestMinBytes, &d.IngestMinBytes},
 	} {
 		if *f.v == 0 {

@@ -20,8 +20,22 @@ func TestHashGolden(t *testing.T) {
 		t Type
 		s string
 	}{
-		{Int4, "0"}, {Int8, "1"}, {Int8, "-1"}, {Text, ""}, {Text, "streamdb"}, {Float8, "-0"}, {Float8, "NaN"}, {NumericType, "1.00"}, {NumericType, "123456789012345678901234567890"},
-		{Bool, "t"}, {IntervalT, "1 mon"}, {UUID, "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"}, {JSONB, `{"a":1.0}`}, {T(1007), "{1,NULL}"}, {Bpchar, "a "}, {Timestamptz, "2024-07-04"},
+		{Int4, "0"},
+		{Int8, "1"},
+		{Int8, "-1"},
+		{Text, ""},
+		{Text, "streamdb"},
+		{Float8, "-0"},
+		{Float8, "NaN"},
+		{NumericType, "1.00"},
+		{NumericType, "123456789012345678901234567890"},
+		{Bool, "t"},
+		{IntervalT, "1 mon"},
+		{UUID, "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"},
+		{JSONB, `{"a":1.0}`},
+		{T(1007), "{1,NULL}"},
+		{Bpchar, "a "},
+		{Timestamptz, "2024-07-04"},
 	} {
 		h := HashDatums(row(c.t, c.s))
 		fmt.Fprintf(&b, "%s %s %016x %d\n", c.t, c.s, h, KeyGroup(h, 128))

@@ -11,8 +11,10 @@ import (
 
 // sampleTypes are the types the properties run over.
 func sampleTypes() []Type {
-	return []Type{Bool, Int2, Int4, Int8, Float4, Float8, NumericType, Text, Bpchar, Bytea, Date, Time, T(OIDTimetz), Timestamp, Timestamptz, IntervalT, UUID, JSONB, Oid,
-		T(1007), T(1009), T(1231), T(OIDRecord)}
+	return []Type{
+		Bool, Int2, Int4, Int8, Float4, Float8, NumericType, Text, Bpchar, Bytea, Date, Time, T(OIDTimetz), Timestamp, Timestamptz, IntervalT, UUID, JSONB, Oid,
+		T(1007), T(1009), T(1231), T(OIDRecord),
+	}
 }
 
 func genNumeric(t *rapid.T) Numeric {

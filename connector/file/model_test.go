@@ -84,8 +84,11 @@ func BenchmarkFile(b *testing.B) {
 	for _, encode := range []string{"JSON", "CSV"} {
 		b.Run(encode, func(b *testing.B) {
 			schema := types.Schema{
-				{Name: "auction", Type: types.Int8}, {Name: "price", Type: types.Int8}, {Name: "date_time", Type: types.Timestamp},
-				{Name: "channel", Type: types.Text}, {Name: "extra", Type: types.Text},
+				{Name: "auction", Type: types.Int8},
+				{Name: "price", Type: types.Int8},
+				{Name: "date_time", Type: types.Timestamp},
+				{Name: "channel", Type: types.Text},
+				{Name: "extra", Type: types.Text},
 			}
 			var text strings.Builder
 			if encode == "CSV" {

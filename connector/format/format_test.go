@@ -300,8 +300,12 @@ func TestCSVAgainstLibrary(t *testing.T) {
 
 func fuzzSchema() types.Schema {
 	return types.Schema{
-		{Name: "i", Type: types.Int4}, {Name: "t", Type: types.Text}, {Name: "f", Type: types.Float8}, {Name: "n", Type: types.NumericType},
-		{Name: "ts", Type: types.Timestamp}, {Name: "j", Type: types.JSONB},
+		{Name: "i", Type: types.Int4},
+		{Name: "t", Type: types.Text},
+		{Name: "f", Type: types.Float8},
+		{Name: "n", Type: types.NumericType},
+		{Name: "ts", Type: types.Timestamp},
+		{Name: "j", Type: types.JSONB},
 	}
 }
 
@@ -350,8 +354,13 @@ func FuzzCSV(f *testing.F) {
 
 func benchmark(b *testing.B, encode string, columns []int) {
 	schema := types.Schema{
-		{Name: "auction", Type: types.Int8}, {Name: "bidder", Type: types.Int8}, {Name: "price", Type: types.Int8}, {Name: "channel", Type: types.Text},
-		{Name: "url", Type: types.Text}, {Name: "date_time", Type: types.Timestamp}, {Name: "extra", Type: types.Text},
+		{Name: "auction", Type: types.Int8},
+		{Name: "bidder", Type: types.Int8},
+		{Name: "price", Type: types.Int8},
+		{Name: "channel", Type: types.Text},
+		{Name: "url", Type: types.Text},
+		{Name: "date_time", Type: types.Timestamp},
+		{Name: "extra", Type: types.Text},
 	}
 	var text strings.Builder
 	rng := rand.New(rand.NewPCG(1, 1))

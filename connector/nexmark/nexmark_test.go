@@ -333,6 +333,7 @@ func BenchmarkBidAll(b *testing.B) { benchmark(b, "Bid") }
 func BenchmarkBidNumeric(b *testing.B) {
 	benchmark(b, "Bid", "auction", "bidder", "price", "date_time")
 }
+
 func BenchmarkBidChannel(b *testing.B) {
 	benchmark(b, "Bid", "auction", "bidder", "price", "date_time", "channel")
 }

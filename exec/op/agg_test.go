@@ -109,10 +109,14 @@ func TestAggSumTypes(t *testing.T) {
 			call("sum(int2)", types.Int8, 2), call("sum(numeric)", types.NumericType, 4), call("var_samp(int2)", types.NumericType, 2),
 			call("stddev(numeric)", types.NumericType, 4), call("bit_or(int4)", types.Int4, 1), call("bit_and(int2)", types.Int2, 2)),
 		Epochs: []optest.Epoch{
-			{In: []string{"+ 9223372036854775807 2147483647 1 1 1.5\n+ 9223372036854775807 2147483647 2 2 2.25"},
-				Want: "+ 18446744073709551614 4294967294 2147483647.00000000 3 3.75 0.50000000000000000000 0.53033008588991064330 2147483647 0"},
-			{In: []string{"- 9223372036854775807 2147483647 2 2 2.25"},
-				Want: "+ 9223372036854775807 2147483647 2147483647.00000000 1 1.5 NULL NULL 2147483647 1"},
+			{
+				In:   []string{"+ 9223372036854775807 2147483647 1 1 1.5\n+ 9223372036854775807 2147483647 2 2 2.25"},
+				Want: "+ 18446744073709551614 4294967294 2147483647.00000000 3 3.75 0.50000000000000000000 0.53033008588991064330 2147483647 0",
+			},
+			{
+				In:   []string{"- 9223372036854775807 2147483647 2 2 2.25"},
+				Want: "+ 9223372036854775807 2147483647 2147483647.00000000 1 1.5 NULL NULL 2147483647 1",
+			},
 		},
 	})
 }
@@ -258,10 +262,12 @@ func TestAggJSON(t *testing.T) {
 func TestAggAgainstOneShot(t *testing.T) {
 	s := schema("id", types.Int4, "k", types.Int4, "v", types.Int4)
 	arr := types.T(types.ArrayOf(types.OIDInt4))
-	calls := []plan.AggCall{call("count(*)", types.Int8), call("sum(int4)", types.Int8, 2), call("avg(int4)", types.NumericType, 2), call("min(int4)", types.Int4, 2),
+	calls := []plan.AggCall{
+		call("count(*)", types.Int8), call("sum(int4)", types.Int8, 2), call("avg(int4)", types.NumericType, 2), call("min(int4)", types.Int4, 2),
 		call("max(int4)", types.Int4, 1), call("bit_xor(int4)", types.Int4, 2), call("bit_and(int4)", types.Int4, 2), call("array_agg(anynonarray)", arr, 1),
 		distinct(call("array_agg(anynonarray)", arr, 2)), distinct(call("sum(int4)", types.Int8, 2)), call("var_pop(int4)", types.NumericType, 2),
-		call("stddev_samp(int4)", types.NumericType, 2)}
+		call("stddev_samp(int4)", types.NumericType, 2),
+	}
 	for _, group := range [][]int{nil, {1}, {1, 2}, {2, 1, 0}} {
 		optest.Check(t, 10, func(rt *rapid.T) optest.Spec {
 			spec := optest.Spec{Node: aggNode(input([]int{0}, s), group, calls...), Epochs: history(rt, 1)}

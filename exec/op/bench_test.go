@@ -26,8 +26,10 @@ func (*discard) EmitWatermark(op.Watermark) error { return nil }
 func openBench(b *testing.B, n *plan.Node) op.Operator {
 	o, err := op.New(n)
 	require.NoError(b, err)
-	ctx := &op.Context{Node: n, Parallelism: 1, Lib: functions.Builtins(), Env: &expr.Env{Format: types.DefaultFormat()},
-		Groups: state.Range{To: state.DefaultMaxParallelism}, Store: state.NewMemory(state.DefaultMaxParallelism)}
+	ctx := &op.Context{
+		Node: n, Parallelism: 1, Lib: functions.Builtins(), Env: &expr.Env{Format: types.DefaultFormat()},
+		Groups: state.Range{To: state.DefaultMaxParallelism}, Store: state.NewMemory(state.DefaultMaxParallelism),
+	}
 	for _, in := range n.Inputs {
 		ctx.InputTypes = append(ctx.InputTypes, in.Schema.Types())
 	}

@@ -41,8 +41,10 @@ func TestJoinForgetsClosedWindows(t *testing.T) {
 		Epochs: []optest.Epoch{
 			{In: []string{"+ 1 10 0\n+ 2 10 0\n+ 3 20 0", "+ 7 20 0"}, Marks: marks(20, 10), Want: "+ 3 20 0 7 20 0"},
 			{In: []string{"+ 4 10 0", ""}, Marks: marks(20, 20), Want: "+ 3 20 0 7 20 0\n+ 1 10 0 NULL NULL NULL\n+ 2 10 0 NULL NULL NULL\n+ 4 10 0 NULL NULL NULL"},
-			{In: []string{"+ 5 10 0\n+ 6 20 0", "+ 8 10 0"}, Late: 2,
-				Want: "+ 3 20 0 7 20 0\n+ 1 10 0 NULL NULL NULL\n+ 2 10 0 NULL NULL NULL\n+ 4 10 0 NULL NULL NULL\n+ 6 20 0 7 20 0"},
+			{
+				In: []string{"+ 5 10 0\n+ 6 20 0", "+ 8 10 0"}, Late: 2,
+				Want: "+ 3 20 0 7 20 0\n+ 1 10 0 NULL NULL NULL\n+ 2 10 0 NULL NULL NULL\n+ 4 10 0 NULL NULL NULL\n+ 6 20 0 7 20 0",
+			},
 		},
 	})
 }

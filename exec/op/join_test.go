@@ -14,8 +14,10 @@ import (
 )
 
 func joinNode(l, r *plan.Node, typ plan.JoinType, lk, rk, key []int, residual *expr.Expr) *plan.Node {
-	n := &plan.Node{ID: 9, Kind: plan.KindJoin, Inputs: []*plan.Node{l, r}, Key: key,
-		Join: &plan.Join{Type: typ, LeftKeys: lk, RightKeys: rk, Residual: residual}}
+	n := &plan.Node{
+		ID: 9, Kind: plan.KindJoin, Inputs: []*plan.Node{l, r}, Key: key,
+		Join: &plan.Join{Type: typ, LeftKeys: lk, RightKeys: rk, Residual: residual},
+	}
 	n.Schema = append(n.Schema, l.Schema...)
 	if typ != plan.Semi && typ != plan.Anti {
 		n.Schema = append(n.Schema, r.Schema...)
@@ -181,8 +183,10 @@ func TestJoinAgainstNestedLoop(t *testing.T) {
 				}
 				node := joinNode(l, r, typ, keys, keys, key, residual)
 				optest.Check(t, 10, func(rt *rapid.T) optest.Spec {
-					return optest.Spec{Node: node, Lib: lib, Route: route, Epochs: history(rt, 2),
-						Oracle: naiveJoin(typ, residual != nil, mode == "cross", node.Schema)}
+					return optest.Spec{
+						Node: node, Lib: lib, Route: route, Epochs: history(rt, 2),
+						Oracle: naiveJoin(typ, residual != nil, mode == "cross", node.Schema),
+					}
 				})
 			})
 		}

@@ -34,8 +34,10 @@ func TestWatermarksThroughOperators(t *testing.T) {
 	require.Equal(t, []op.Watermark{mark(1, 3), mark(1, 5)}, feed(union, optest.Mark{Column: 1, Value: 5}, optest.Mark{Port: 1, Column: 1, Value: 3},
 		optest.Mark{Port: 1, Column: 1, Value: 2}, optest.Mark{Port: 1, Column: 1, Value: 9}))
 
-	project := &plan.Node{ID: 2, Kind: plan.KindProject, Inputs: []*plan.Node{in}, Schema: s[:2],
-		Project: &plan.Project{Exprs: []*expr.Expr{expr.Col(2, types.Int4), expr.Col(0, types.Int4)}}}
+	project := &plan.Node{
+		ID: 2, Kind: plan.KindProject, Inputs: []*plan.Node{in}, Schema: s[:2],
+		Project: &plan.Project{Exprs: []*expr.Expr{expr.Col(2, types.Int4), expr.Col(0, types.Int4)}},
+	}
 	require.Equal(t, []op.Watermark{mark(0, 7)}, feed(project, optest.Mark{Column: 2, Value: 7}, optest.Mark{Column: 1, Value: 8}))
 
 	join := joinNode(in, in, plan.Inner, []int{1}, []int{1}, []int{0, 3}, nil)
@@ -79,8 +81,10 @@ func TestRunTree(t *testing.T) {
 	}
 	join := joinNode(leaf(), leaf(), plan.Inner, []int{0}, []int{0}, []int{2, 5}, nil)
 	product := fn("int4mul(int4,int4)", types.Int4, expr.Col(1, types.Int4), expr.Col(4, types.Int4))
-	project := &plan.Node{ID: 2, Kind: plan.KindProject, Inputs: []*plan.Node{join}, Schema: schema("k", types.Int4, "p", types.Int4),
-		Project: &plan.Project{Exprs: []*expr.Expr{expr.Col(0, types.Int4), product}}}
+	project := &plan.Node{
+		ID: 2, Kind: plan.KindProject, Inputs: []*plan.Node{join}, Schema: schema("k", types.Int4, "p", types.Int4),
+		Project: &plan.Project{Exprs: []*expr.Expr{expr.Col(0, types.Int4), product}},
+	}
 	agg := aggNode(project, []int{0}, call("count(*)", types.Int8), call("sum(int4)", types.Int8, 1))
 	sorted := topNode(agg, &plan.TopN{Order: []plan.SortKey{{Column: 1, Desc: true}}, Limit: -1})
 	out := &capture{}

@@ -43,12 +43,16 @@ func TestOverLagLead(t *testing.T) {
 			over("lead(anycompatible,int4,anycompatible)", types.Int4, 2, 3, 4), over("lag(anyelement,int4)", types.Int4, 2, 5),
 			over("last_value(anyelement)", types.Int4, 2)),
 		Epochs: []optest.Epoch{
-			{In: []string{"+ 1 10 100 2 -1 0\n+ 2 20 200 2 -1 0\n+ 3 30 300 2 -1 0"},
-				Want: "+ 1 10 100 2 -1 0 NULL 300 100 100\n+ 2 20 200 2 -1 0 100 -1 200 200\n+ 3 30 300 2 -1 0 200 -1 300 300"},
+			{
+				In:   []string{"+ 1 10 100 2 -1 0\n+ 2 20 200 2 -1 0\n+ 3 30 300 2 -1 0"},
+				Want: "+ 1 10 100 2 -1 0 NULL 300 100 100\n+ 2 20 200 2 -1 0 100 -1 200 200\n+ 3 30 300 2 -1 0 200 -1 300 300",
+			},
 			{In: []string{"- 2 20 200 2 -1 0"}, Want: "+ 1 10 100 2 -1 0 NULL -1 100 100\n+ 3 30 300 2 -1 0 100 -1 300 300"},
 			{In: []string{"+ 3 5 300 2 -1 0\n- 3 30 300 2 -1 0"}, Want: "+ 1 10 100 2 -1 0 300 -1 100 100\n+ 3 5 300 2 -1 0 NULL -1 300 300"},
-			{In: []string{"+ 4 7 NULL 2 -1 0"},
-				Want: "+ 1 10 100 2 -1 0 NULL -1 100 100\n+ 3 5 300 2 -1 0 NULL 100 300 300\n+ 4 7 NULL 2 -1 0 300 -1 NULL NULL"},
+			{
+				In:   []string{"+ 4 7 NULL 2 -1 0"},
+				Want: "+ 1 10 100 2 -1 0 NULL -1 100 100\n+ 3 5 300 2 -1 0 NULL 100 300 300\n+ 4 7 NULL 2 -1 0 300 -1 NULL NULL",
+			},
 		},
 	})
 }
@@ -60,12 +64,16 @@ func TestOverRanks(t *testing.T) {
 			over("percent_rank()", types.Float8), over("cume_dist()", types.Float8), over("ntile(int4)", types.Int4, 3), over("row_number()", types.Int8)),
 		Route: [][]int{{1}},
 		Epochs: []optest.Epoch{
-			{In: []string{"+ 1 1 5 2\n+ 2 1 5 2\n+ 3 1 7 2\n+ 4 2 1 2\n+ 5 1 9 2"},
+			{
+				In: []string{"+ 1 1 5 2\n+ 2 1 5 2\n+ 3 1 7 2\n+ 4 2 1 2\n+ 5 1 9 2"},
 				Want: "+ 1 1 5 2 1 1 0 0.5 1 1\n+ 2 1 5 2 1 1 0 0.5 1 2\n+ 3 1 7 2 3 2 0.6666666666666666 0.75 2 3\n" +
-					"+ 5 1 9 2 4 3 1 1 2 4\n+ 4 2 1 2 1 1 0 1 1 1"},
-			{In: []string{"- 1 1 5 2"},
+					"+ 5 1 9 2 4 3 1 1 2 4\n+ 4 2 1 2 1 1 0 1 1 1",
+			},
+			{
+				In: []string{"- 1 1 5 2"},
 				Want: "+ 2 1 5 2 1 1 0 0.3333333333333333 1 1\n+ 3 1 7 2 2 2 0.5 0.6666666666666666 1 2\n" +
-					"+ 5 1 9 2 3 3 1 1 2 3\n+ 4 2 1 2 1 1 0 1 1 1"},
+					"+ 5 1 9 2 3 3 1 1 2 3\n+ 4 2 1 2 1 1 0 1 1 1",
+			},
 		},
 	})
 }
@@ -89,7 +97,8 @@ func TestOverFrames(t *testing.T) {
 }
 
 func naiveFrames(t require.TestingT, c *types.Chunk, node *plan.Node, mode plan.FrameMode, sk plan.BoundKind, so int64, ek plan.BoundKind, eo int64,
-	exclude string) *types.Chunk {
+	exclude string,
+) *types.Chunk {
 	// Order: column 1 with NULLs last, ties by id.
 	rank := func(i int) (int64, bool) { return c.Cols[1].Int[i], c.Cols[1].IsNull(i) }
 	less := func(a, b int) int {

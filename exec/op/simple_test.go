@@ -30,16 +30,20 @@ func TestFilterAndProjectDivertBadRows(t *testing.T) {
 	}
 	t.Run("project", func(t *testing.T) {
 		optest.Run(t, optest.Spec{
-			Node: &plan.Node{ID: 1, Kind: plan.KindProject, Inputs: []*plan.Node{in}, Key: []int{0}, Schema: schema("id", types.Int4, "x", types.Int4),
-				Project: &plan.Project{Exprs: []*expr.Expr{expr.Col(0, types.Int4), div}}},
+			Node: &plan.Node{
+				ID: 1, Kind: plan.KindProject, Inputs: []*plan.Node{in}, Key: []int{0}, Schema: schema("id", types.Int4, "x", types.Int4),
+				Project: &plan.Project{Exprs: []*expr.Expr{expr.Col(0, types.Int4), div}},
+			},
 			Lib: functions.Builtins(), Route: [][]int{{0}},
 			Epochs: epochs("+ 1 5\n+ 3 NULL", "+ 1 5\n+ 3 NULL"),
 		})
 	})
 	t.Run("filter", func(t *testing.T) {
 		optest.Run(t, optest.Spec{
-			Node: &plan.Node{ID: 1, Kind: plan.KindFilter, Inputs: []*plan.Node{in}, Key: []int{0}, Schema: in.Schema,
-				Filter: &plan.Filter{Cond: fn("int4gt(int4,int4)", types.Bool, div, int4(4))}},
+			Node: &plan.Node{
+				ID: 1, Kind: plan.KindFilter, Inputs: []*plan.Node{in}, Key: []int{0}, Schema: in.Schema,
+				Filter: &plan.Filter{Cond: fn("int4gt(int4,int4)", types.Bool, div, int4(4))},
+			},
 			Lib: functions.Builtins(), Route: [][]int{{0}},
 			Epochs: epochs("+ 1 10 2", "+ 1 10 2"),
 		})
@@ -59,8 +63,10 @@ func TestUnionKeepsMultiplicity(t *testing.T) {
 }
 
 func windowNode(in *plan.Node, w *plan.Window) *plan.Node {
-	return &plan.Node{ID: 1, Kind: plan.KindWindow, Inputs: []*plan.Node{in}, Key: []int{0, 2}, Window: w,
-		Schema: append(append(types.Schema{}, in.Schema...), schema("window_start", types.Timestamp, "window_end", types.Timestamp)...)}
+	return &plan.Node{
+		ID: 1, Kind: plan.KindWindow, Inputs: []*plan.Node{in}, Key: []int{0, 2}, Window: w,
+		Schema: append(append(types.Schema{}, in.Schema...), schema("window_start", types.Timestamp, "window_end", types.Timestamp)...),
+	}
 }
 
 func TestWindows(t *testing.T) {
@@ -80,9 +86,11 @@ func TestWindows(t *testing.T) {
 	})
 	optest.Run(t, optest.Spec{
 		Node: windowNode(in, &plan.Window{Column: 1, Size: 10 * minute}),
-		Epochs: []optest.Epoch{{In: []string{"+ 1 '1969-12-31 23:59:59.5'\n+ 2 '1969-12-31 23:50:00'\n+ 3 infinity"}, Errors: "22008",
+		Epochs: []optest.Epoch{{
+			In: []string{"+ 1 '1969-12-31 23:59:59.5'\n+ 2 '1969-12-31 23:50:00'\n+ 3 infinity"}, Errors: "22008",
 			Want: "+ 1 '1969-12-31 23:59:59.5' '1969-12-31 23:50:00' '1970-01-01 00:00:00'\n" +
-				"+ 2 '1969-12-31 23:50:00' '1969-12-31 23:50:00' '1970-01-01 00:00:00'"}},
+				"+ 2 '1969-12-31 23:50:00' '1969-12-31 23:50:00' '1970-01-01 00:00:00'",
+		}},
 	})
 	o, err := op.New(windowNode(in, &plan.Window{Column: 1, Size: 10, Slide: 3}))
 	require.NoError(t, err)
@@ -93,9 +101,11 @@ func TestUnnestPadsAndKeepsRows(t *testing.T) {
 	series := fn("generate_series(int4,int4)", types.Int4, expr.Col(1, types.Int4), expr.Col(2, types.Int4))
 	one := fn("generate_series(int4,int4)", types.Int4, int4(7), int4(8))
 	in := input([]int{0}, schema("id", types.Int4, "a", types.Int4, "b", types.Int4))
-	node := &plan.Node{ID: 1, Kind: plan.KindUnnest, Inputs: []*plan.Node{in}, Key: []int{0, 5},
+	node := &plan.Node{
+		ID: 1, Kind: plan.KindUnnest, Inputs: []*plan.Node{in}, Key: []int{0, 5},
 		Schema: append(append(types.Schema{}, in.Schema...), schema("x", types.Int4, "y", types.Int4, "n", types.Int8)...),
-		Unnest: &plan.Unnest{Calls: []*expr.Expr{series, one}}}
+		Unnest: &plan.Unnest{Calls: []*expr.Expr{series, one}},
+	}
 	optest.Run(t, optest.Spec{
 		Node: node, Lib: functions.Builtins(), Route: [][]int{{0}},
 		Epochs: []optest.Epoch{
@@ -138,8 +148,10 @@ func TestWatermarkSurvivesRestore(t *testing.T) {
 	in := input([]int{0}, schema("id", types.Int4, "ts", types.Timestamp))
 	lag := fn("timestamp_mi_interval(timestamp,interval)", types.Timestamp, expr.Col(1, types.Timestamp),
 		expr.Literal(types.Datum{Type: types.IntervalT, Ivl: types.Interval{Micros: 5e6}}))
-	node := &plan.Node{ID: 1, Kind: plan.KindWatermark, Inputs: []*plan.Node{in}, Key: []int{0}, Schema: in.Schema,
-		Watermark: &plan.Watermark{Column: 1, Expr: lag}}
+	node := &plan.Node{
+		ID: 1, Kind: plan.KindWatermark, Inputs: []*plan.Node{in}, Key: []int{0}, Schema: in.Schema,
+		Watermark: &plan.Watermark{Column: 1, Expr: lag},
+	}
 	h := optest.NewHost(t, functions.Builtins())
 	out := &capture{}
 	o := h.Open(node)
@@ -164,14 +176,18 @@ func TestWatermarkSurvivesRestore(t *testing.T) {
 func TestLeaves(t *testing.T) {
 	out := &capture{}
 	ctx := &op.Context{Lib: functions.Builtins(), Env: &expr.Env{Format: types.DefaultFormat()}}
-	l, err := op.NewLeaf(&plan.Node{Kind: plan.KindValues, Schema: schema("a", types.Int4),
-		Values: &plan.Values{Rows: [][]*expr.Expr{{int4(1)}, {expr.Literal(types.NullDatum(types.Int4))}}}})
+	l, err := op.NewLeaf(&plan.Node{
+		Kind: plan.KindValues, Schema: schema("a", types.Int4),
+		Values: &plan.Values{Rows: [][]*expr.Expr{{int4(1)}, {expr.Literal(types.NullDatum(types.Int4))}}},
+	})
 	require.NoError(t, err)
 	require.NoError(t, l.Run(ctx, out))
 	require.Equal(t, 2, out.rows.N)
 	out.rows = nil
-	l, err = op.NewLeaf(&plan.Node{Kind: plan.KindSeries, Schema: schema("g", types.Int4, "ord", types.Int8, "n", types.Int8),
-		Series: &plan.Series{Func: "generate_series(int4,int4)", Args: []*expr.Expr{int4(11), int4(5010)}, Ordinality: true}})
+	l, err = op.NewLeaf(&plan.Node{
+		Kind: plan.KindSeries, Schema: schema("g", types.Int4, "ord", types.Int8, "n", types.Int8),
+		Series: &plan.Series{Func: "generate_series(int4,int4)", Args: []*expr.Expr{int4(11), int4(5010)}, Ordinality: true},
+	})
 	require.NoError(t, err)
 	require.NoError(t, l.Run(ctx, out))
 	require.Equal(t, 5000, out.rows.N)
@@ -194,8 +210,10 @@ func TestRecompute(t *testing.T) {
 		},
 	})
 	div := fn("int4div(int4,int4)", types.Int4, expr.Col(1, types.Int4), expr.Col(2, types.Int4))
-	bad := &plan.Node{ID: 22, Kind: plan.KindProject, Inputs: []*plan.Node{leaf}, Key: []int{0}, Schema: schema("id", types.Int4, "x", types.Int4),
-		Project: &plan.Project{Exprs: []*expr.Expr{expr.Col(0, types.Int4), div}}}
+	bad := &plan.Node{
+		ID: 22, Kind: plan.KindProject, Inputs: []*plan.Node{leaf}, Key: []int{0}, Schema: schema("id", types.Int4, "x", types.Int4),
+		Project: &plan.Project{Exprs: []*expr.Expr{expr.Col(0, types.Int4), div}},
+	}
 	node = &plan.Node{ID: 20, Kind: plan.KindRecompute, Inputs: []*plan.Node{in}, Key: []int{0}, Schema: bad.Schema, Recompute: &plan.Recompute{Sub: bad}}
 	optest.Run(t, optest.Spec{
 		Node: node, Lib: functions.Builtins(), NoOracle: true,

@@ -44,8 +44,10 @@ func TestTopNOffsetAndTies(t *testing.T) {
 func TestTopNDistinctOn(t *testing.T) {
 	in := input([]int{0}, schema("id", types.Int4, "dev", types.Text, "ts", types.Int4))
 	optest.Run(t, optest.Spec{
-		Node: topNode(in, &plan.TopN{GroupBy: []int{1}, Limit: 1, Order: []plan.SortKey{{Column: 2, Desc: true, NullsFirst: true},
-			{Column: 0, Desc: true, NullsFirst: true}}}),
+		Node: topNode(in, &plan.TopN{GroupBy: []int{1}, Limit: 1, Order: []plan.SortKey{
+			{Column: 2, Desc: true, NullsFirst: true},
+			{Column: 0, Desc: true, NullsFirst: true},
+		}}),
 		Route: [][]int{{1}},
 		Epochs: []optest.Epoch{
 			{In: []string{"+ 1 x 0\n+ 2 x 5\n+ 3 y 1"}, Want: "+ 2 x 5\n+ 3 y 1"},
@@ -60,8 +62,12 @@ func TestTopNNullPlacement(t *testing.T) {
 	for _, c := range []struct {
 		key  plan.SortKey
 		want string
-	}{{plan.SortKey{Column: 1}, "+ 3 4"}, {plan.SortKey{Column: 1, Desc: true, NullsFirst: true}, "+ 2 NULL"},
-		{plan.SortKey{Column: 1, NullsFirst: true}, "+ 2 NULL"}, {plan.SortKey{Column: 1, Desc: true}, "+ 1 7"}} {
+	}{
+		{plan.SortKey{Column: 1}, "+ 3 4"},
+		{plan.SortKey{Column: 1, Desc: true, NullsFirst: true}, "+ 2 NULL"},
+		{plan.SortKey{Column: 1, NullsFirst: true}, "+ 2 NULL"},
+		{plan.SortKey{Column: 1, Desc: true}, "+ 1 7"},
+	} {
 		optest.Run(t, optest.Spec{
 			Node:   topNode(in, &plan.TopN{Order: []plan.SortKey{c.key}, Limit: 1}),
 			Epochs: []optest.Epoch{{In: []string{"+ 1 7\n+ 2 NULL\n+ 3 4"}, Want: c.want}},
@@ -84,8 +90,10 @@ func TestTopNAppendOnlyForgets(t *testing.T) {
 			es = append(es, optest.Epoch{In: []string{text}})
 		}
 		limit := int64(rapid.IntRange(0, 3).Draw(rt, "limit"))
-		return optest.Spec{Node: topNode(in, &plan.TopN{GroupBy: []int{1}, Order: []plan.SortKey{{Column: 2}}, Limit: limit,
-			Offset: int64(rapid.IntRange(0, 2).Draw(rt, "offset"))}), Route: [][]int{{1}}, Epochs: es}
+		return optest.Spec{Node: topNode(in, &plan.TopN{
+			GroupBy: []int{1}, Order: []plan.SortKey{{Column: 2}}, Limit: limit,
+			Offset: int64(rapid.IntRange(0, 2).Draw(rt, "offset")),
+		}), Route: [][]int{{1}}, Epochs: es}
 	})
 }
 
@@ -94,8 +102,10 @@ func TestTopNAgainstSort(t *testing.T) {
 		limit, offset := rapid.IntRange(0, 3).Draw(rt, "limit"), rapid.IntRange(0, 2).Draw(rt, "offset")
 		ties := rapid.Bool().Draw(rt, "ties")
 		return optest.Spec{
-			Node: topNode(input([]int{0}, keyedSchema), &plan.TopN{Order: []plan.SortKey{{Column: 2}}, Limit: int64(limit), Offset: int64(offset),
-				WithTies: ties}),
+			Node: topNode(input([]int{0}, keyedSchema), &plan.TopN{
+				Order: []plan.SortKey{{Column: 2}}, Limit: int64(limit), Offset: int64(offset),
+				WithTies: ties,
+			}),
 			Epochs: history(rt, 1),
 			Oracle: func(in []*types.Chunk) (*types.Chunk, error) {
 				c := in[0]

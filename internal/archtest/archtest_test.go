@@ -22,7 +22,6 @@ func TestTree(t *testing.T) {
 	}
 }
 
-
 // The fixture's files end in .txt so that Go's tools leave them alone.
 const plantedSuffix = ".txt"
 

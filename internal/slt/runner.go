@@ -408,8 +408,10 @@ func errorProblem(want string, err error) string {
 	return "  want error " + want + "\n  have error " + describe(err) + "\n"
 }
 
-var replayed = regexp.MustCompile(`(?is)^\s*(SET|RESET|PREPARE|DEALLOCATE)\b`)
-var transient = regexp.MustCompile(`(?is)^\s*(SET\s+(LOCAL|TRANSACTION)|PREPARE\s+TRANSACTION)\b`)
+var (
+	replayed  = regexp.MustCompile(`(?is)^\s*(SET|RESET|PREPARE|DEALLOCATE)\b`)
+	transient = regexp.MustCompile(`(?is)^\s*(SET\s+(LOCAL|TRANSACTION)|PREPARE\s+TRANSACTION)\b`)
+)
 
 func (r *run) statement(ctx context.Context, s *session, at int, rec *record) (string, error) {
 	sql, ok := r.resolved(rec)

@@ -32,13 +32,24 @@ func TestDivisibility(t *testing.T) {
 
 func TestConstantsSurviveStorage(t *testing.T) {
 	for _, d := range []types.Datum{
-		types.NullDatum(types.Text), {Type: types.Text, Str: ""}, {Type: types.Text, Str: "a'é\x00\xff"}, {Type: types.Bytea, Str: "\x00\xff"},
-		{Type: types.Float8, Float: math.Copysign(0, -1)}, {Type: types.Float8, Float: math.Inf(-1)}, {Type: types.Float8, Float: 0.1},
-		{Type: types.NumericType, Num: types.Numeric{Coef: 1500, Scale: 3}}, {Type: types.NumericType, Num: types.Numeric{Form: types.NaN}},
-		{Type: types.IntervalT, Ivl: types.Interval{Months: -14, Days: 3, Micros: -1}}, {Type: types.Timestamptz, Int: 123456789}, {Type: types.Timestamp, Int: math.MaxInt64},
-		{Type: types.Type{OID: types.OIDBpchar, Mod: 8}, Str: "ab  "}, {Type: types.JSONB, Str: `{"a": 1.0}`}, {Type: types.Bool, Bool: true},
+		types.NullDatum(types.Text),
+		{Type: types.Text, Str: ""},
+		{Type: types.Text, Str: "a'é\x00\xff"},
+		{Type: types.Bytea, Str: "\x00\xff"},
+		{Type: types.Float8, Float: math.Copysign(0, -1)},
+		{Type: types.Float8, Float: math.Inf(-1)},
+		{Type: types.Float8, Float: 0.1},
+		{Type: types.NumericType, Num: types.Numeric{Coef: 1500, Scale: 3}},
+		{Type: types.NumericType, Num: types.Numeric{Form: types.NaN}},
+		{Type: types.IntervalT, Ivl: types.Interval{Months: -14, Days: 3, Micros: -1}},
+		{Type: types.Timestamptz, Int: 123456789},
+		{Type: types.Timestamp, Int: math.MaxInt64},
+		{Type: types.Type{OID: types.OIDBpchar, Mod: 8}, Str: "ab  "},
+		{Type: types.JSONB, Str: `{"a": 1.0}`},
+		{Type: types.Bool, Bool: true},
 		{Type: types.T(types.ArrayOf(types.OIDInt4)), Str: types.EncodeArray(types.NewArray(types.OIDInt4, []types.Datum{{Type: types.Int4, Int: 1}, types.NullDatum(types.Int4)}))},
-		{Type: types.T(types.OIDRecord), Str: types.EncodeRecord([]types.Datum{{Type: types.Int4, Int: 1}})}, {Type: types.Unknown, Str: "x"},
+		{Type: types.T(types.OIDRecord), Str: types.EncodeRecord([]types.Datum{{Type: types.Int4, Int: 1}})},
+		{Type: types.Unknown, Str: "x"},
 	} {
 		e := Literal(d)
 		b, err := json.Marshal(e)

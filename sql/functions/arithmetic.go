@@ -15,9 +15,15 @@ var intPairs = [...]struct {
 	name, args string
 	result     types.OID
 }{
-	{"int2", "int2,int2", types.OIDInt2}, {"int4", "int4,int4", types.OIDInt4}, {"int8", "int8,int8", types.OIDInt8},
-	{"int24", "int2,int4", types.OIDInt4}, {"int42", "int4,int2", types.OIDInt4}, {"int28", "int2,int8", types.OIDInt8},
-	{"int82", "int8,int2", types.OIDInt8}, {"int48", "int4,int8", types.OIDInt8}, {"int84", "int8,int4", types.OIDInt8},
+	{"int2", "int2,int2", types.OIDInt2},
+	{"int4", "int4,int4", types.OIDInt4},
+	{"int8", "int8,int8", types.OIDInt8},
+	{"int24", "int2,int4", types.OIDInt4},
+	{"int42", "int4,int2", types.OIDInt4},
+	{"int28", "int2,int8", types.OIDInt8},
+	{"int82", "int8,int2", types.OIDInt8},
+	{"int48", "int4,int8", types.OIDInt8},
+	{"int84", "int8,int4", types.OIDInt8},
 }
 
 // arithmetic lists the operators + - * / % ^ and bit operations on numbers.

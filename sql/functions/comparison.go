@@ -21,9 +21,20 @@ func comparisons() []entry {
 			ints.intEquality = true
 		}
 		for _, p := range [...][2]string{
-			{"int2", "int2,int2"}, {"int24", "int2,int4"}, {"int28", "int2,int8"}, {"int42", "int4,int2"}, {"int4", "int4,int4"}, {"int48", "int4,int8"},
-			{"int82", "int8,int2"}, {"int84", "int8,int4"}, {"int8", "int8,int8"}, {"oid", "oid,oid"}, {"date_", "date,date"}, {"time_", "time,time"},
-			{"timestamp_", "timestamp,timestamp"}, {"timestamptz_", "timestamptz,timestamptz"},
+			{"int2", "int2,int2"},
+			{"int24", "int2,int4"},
+			{"int28", "int2,int8"},
+			{"int42", "int4,int2"},
+			{"int4", "int4,int4"},
+			{"int48", "int4,int8"},
+			{"int82", "int8,int2"},
+			{"int84", "int8,int4"},
+			{"int8", "int8,int8"},
+			{"oid", "oid,oid"},
+			{"date_", "date,date"},
+			{"time_", "time,time"},
+			{"timestamp_", "timestamp,timestamp"},
+			{"timestamptz_", "timestamptz,timestamptz"},
 		} {
 			add(p[0]+op+"("+p[1]+")", ints)
 		}
@@ -48,8 +59,15 @@ func comparisons() []entry {
 		}
 		any := genericCompare(c)
 		for _, p := range [...][2]string{
-			{"bool", "bool,bool"}, {"bpchar", "bpchar,bpchar"}, {"numeric_", "numeric,numeric"}, {"interval_", "interval,interval"}, {"jsonb_", "jsonb,jsonb"},
-			{"array_", "anyarray,anyarray"}, {"record_", "record,record"}, {"timetz_", "timetz,timetz"}, {"oidvector", "oidvector,oidvector"},
+			{"bool", "bool,bool"},
+			{"bpchar", "bpchar,bpchar"},
+			{"numeric_", "numeric,numeric"},
+			{"interval_", "interval,interval"},
+			{"jsonb_", "jsonb,jsonb"},
+			{"array_", "anyarray,anyarray"},
+			{"record_", "record,record"},
+			{"timetz_", "timetz,timetz"},
+			{"oidvector", "oidvector,oidvector"},
 		} {
 			add(p[0]+op+"("+p[1]+")", any)
 		}

@@ -313,7 +313,9 @@ func (r *Registry) Function(id string) (expr.Impl, bool) {
 	if !ok || !f.implemented() {
 		return expr.Impl{}, false
 	}
-	return expr.Impl{Kernel: f.kernel, Set: f.set, Filter: f.filter, Strict: f.Strict, Total: f.total, Columns: f.Columns,
+	return expr.Impl{
+		Kernel: f.kernel, Set: f.set, Filter: f.filter, Strict: f.Strict, Total: f.total, Columns: f.Columns,
 		IntEquality: f.intEquality, IntModulus: f.intModulus,
-		Volatile: f.Volatility == Volatile, Stable: f.Volatility == Stable || f.session}, true
+		Volatile: f.Volatility == Volatile, Stable: f.Volatility == Stable || f.session,
+	}, true
 }

@@ -269,15 +269,21 @@ func catalogFunctions(null, yes, no expr.Kernel) []entry {
 	for _, name := range [...]string{"type", "function", "operator", "opclass", "opfamily", "collation", "conversion", "ts_parser", "ts_dict", "ts_template", "ts_config"} {
 		out = append(out, fn("pg_"+name+"_is_visible(oid)", "", yes))
 	}
-	out = append(out, entry{id: "pg_stat_get_numscans(oid)", sig: "int8 f t s", doc: "number of scans of a table or index: not counted",
-		impl: impl{kernel: each(func(c *call) error { return c.setInt(0) })}})
+	out = append(out, entry{
+		id: "pg_stat_get_numscans(oid)", sig: "int8 f t s", doc: "number of scans of a table or index: not counted",
+		impl: impl{kernel: each(func(c *call) error { return c.setInt(0) })},
+	})
 	out = append(out, entry{id: "pg_statistics_obj_is_visible(oid)", sig: "bool f t s", impl: impl{kernel: yes}})
 	for _, t := range [...]struct {
 		name string
 		oid  types.OID
 	}{
-		{"regclass", types.OIDRegclass}, {"regtype", types.OIDRegtype}, {"regproc", types.OIDRegproc}, {"regprocedure", types.OIDRegprocedure},
-		{"regnamespace", types.OIDRegnamespace}, {"regrole", types.OIDRegrole},
+		{"regclass", types.OIDRegclass},
+		{"regtype", types.OIDRegtype},
+		{"regproc", types.OIDRegproc},
+		{"regprocedure", types.OIDRegprocedure},
+		{"regnamespace", types.OIDRegnamespace},
+		{"regrole", types.OIDRegrole},
 	} {
 		out = append(out, fn("to_"+t.name+"(text)", "", each(func(c *call) error {
 			oid, err := parseReg(c.f.Env, t.oid, c.str(0))
@@ -356,7 +362,8 @@ func timezoneNames(c *call) ([][]types.Datum, error) {
 		}
 		off, abbrev := types.ZoneOffset(now, l)
 		out = append(out, []types.Datum{
-			textDatum(name), textDatum(abbrev), {Type: types.IntervalT, Ivl: types.Interval{Micros: int64(off) * microsPerSecond}},
+			textDatum(name), textDatum(abbrev),
+			{Type: types.IntervalT, Ivl: types.Interval{Micros: int64(off) * microsPerSecond}},
 			{Type: types.Bool, Bool: types.TimeFromTimestamp(now).In(l).IsDST()},
 		})
 	}

@@ -154,8 +154,10 @@ func (c *call) charTime(ts int64, zone *zoneText) error {
 		return nil
 	}
 	t := types.CivilFromTimestamp(ts)
-	v := charFields{year: t.Year, month: t.Month, day: t.Day, hour: t.Hour, minute: t.Minute, sec: t.Second, micros: t.Micros, zone: zone,
-		days: types.TimestampToDate(ts)}
+	v := charFields{
+		year: t.Year, month: t.Month, day: t.Day, hour: t.Hour, minute: t.Minute, sec: t.Second, micros: t.Micros, zone: zone,
+		days: types.TimestampToDate(ts),
+	}
 	s, err := v.format(c.str(1))
 	c.out.Str[c.row] = s
 	return err

@@ -321,12 +321,19 @@ func TestAggregateTypes(t *testing.T) {
 		arg, want types.Type
 		id        string
 	}{
-		{"sum", types.Int4, types.Int8, "sum(int4)"}, {"sum", types.Int8, types.NumericType, "sum(int8)"}, {"sum", types.Float4, types.Float4, "sum(float4)"},
-		{"sum", types.NumericType, types.NumericType, "sum(numeric)"}, {"sum", types.IntervalT, types.IntervalT, "sum(interval)"},
-		{"avg", types.Int2, types.NumericType, "avg(int2)"}, {"avg", types.Float4, types.Float8, "avg(float4)"},
-		{"max", types.Varchar, types.Text, "max(text)"}, {"array_agg", types.Int4, types.T(types.ArrayOf(types.OIDInt4)), "array_agg(anynonarray)"},
-		{"count", types.Text, types.Int8, "count(any)"}, {"$scalar", types.Date, types.Date, "$scalar(anyelement)"},
-		{"first_value", types.Date, types.Date, "first_value(anyelement)"}, {"stddev", types.Int4, types.NumericType, "stddev(int4)"},
+		{"sum", types.Int4, types.Int8, "sum(int4)"},
+		{"sum", types.Int8, types.NumericType, "sum(int8)"},
+		{"sum", types.Float4, types.Float4, "sum(float4)"},
+		{"sum", types.NumericType, types.NumericType, "sum(numeric)"},
+		{"sum", types.IntervalT, types.IntervalT, "sum(interval)"},
+		{"avg", types.Int2, types.NumericType, "avg(int2)"},
+		{"avg", types.Float4, types.Float8, "avg(float4)"},
+		{"max", types.Varchar, types.Text, "max(text)"},
+		{"array_agg", types.Int4, types.T(types.ArrayOf(types.OIDInt4)), "array_agg(anynonarray)"},
+		{"count", types.Text, types.Int8, "count(any)"},
+		{"$scalar", types.Date, types.Date, "$scalar(anyelement)"},
+		{"first_value", types.Date, types.Date, "first_value(anyelement)"},
+		{"stddev", types.Int4, types.NumericType, "stddev(int4)"},
 	} {
 		res, err := reg.ResolveFunction(c.name, []types.Type{c.arg})
 		require.NoError(t, err, c.name)
