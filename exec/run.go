@@ -37,6 +37,9 @@ type run struct {
 	done     uint64              // newest epoch processed; owned by the driver
 	// announced is the newest epoch that readers were told is closed; owned by the driver.
 	announced uint64
+	// taken is set while rows were taken in since the last checkpoint barrier: operators put what they changed only there, so the state may
+	// look clean when the rows left the view as it was. Owned by the driver.
+	taken bool
 
 	subtasks []*subtask
 	leaves   []*subtask // those that take control messages
@@ -390,6 +393,7 @@ func (r *run) advance(b checkpoint.Barrier, firstChange uint64) error {
 		r.job.acknowledge(r.job.unchangedState(b))
 		return nil
 	}
+	r.taken = r.taken || r.live() || r.inputsChanged(b.Epoch)
 	ended := r.sourcesEnded()
 	if b.Checkpoint == 0 && r.store.NeedsFlush() {
 		b.Checkpoint = flushOnly
@@ -480,15 +484,13 @@ func (r *run) sourcesEnded() bool {
 
 // unchanged reports that the last completed checkpoint still describes the job, so that nothing needs to be written.
 func (r *run) unchanged(b checkpoint.Barrier) bool {
-	if r.live() {
-		return false
-	}
-	for _, in := range r.job.inputs {
-		if _, ok := in.Log.FirstAfter(r.done, b.Epoch); ok {
-			return false
-		}
-	}
-	return r.stateUnchanged()
+	return !r.live() && !r.taken && !r.inputsChanged(b.Epoch) && r.stateUnchanged()
+}
+
+// inputsChanged reports whether an input has changes in (done, epoch].
+func (r *run) inputsChanged(epoch uint64) bool {
+	_, has := r.firstChange(epoch)
+	return has
 }
 
 // unchangedState is what a job acknowledges that has nothing to write.
@@ -496,7 +498,7 @@ func (j *Job) unchangedState(b checkpoint.Barrier) *checkpoint.JobState {
 	return &checkpoint.JobState{Job: j.Spec.ID, Name: j.Spec.Name, Checkpoint: b.Checkpoint, Epoch: b.Epoch, Unchanged: true, Parallelism: j.Spec.Parallelism}
 }
 
-// stateUnchanged reports that the state and the rows of the errors relation equal those of the last completed checkpoint.
+// stateUnchanged reports that the stored state and the rows of the errors relation equal those of the last completed checkpoint.
 func (r *run) stateUnchanged() bool {
 	r.job.mu.Lock()
 	defer r.job.mu.Unlock()
@@ -536,6 +538,7 @@ func (r *run) cut(b checkpoint.Barrier) {
 		pos[k] = v
 	}
 	r.mu.Unlock()
+	r.taken = false
 	if r.stateUnchanged() && r.samePositions(pos) {
 		// Sources that bring no rows must not make an idle database write: the seals are covered by the next snapshot.
 		r.job.acknowledge(r.job.unchangedState(b))
