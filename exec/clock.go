@@ -11,9 +11,11 @@ import (
 
 // Limits of the clock's loop.
 const (
-	maxCommitBatch  = 512  // transactions that share one fsync and one epoch
-	commitQueueCap  = 1024 // transactions waiting
-	keptCheckpoints = 64   // checkpoint epochs remembered for drivers that meet them before they are asked for
+	maxCommitBatch  = 512                    // transactions that share one fsync and one epoch
+	commitQueueCap  = 1024                   // transactions waiting
+	keptCheckpoints = 64                     // checkpoint epochs remembered for drivers that meet them before they are asked for
+	closeTimes      = 4096                   // epochs whose time of closing is remembered, for the lag of jobs
+	asyncSyncDelay  = 200 * time.Millisecond // longest time that a transaction which does not wait is not durable
 )
 
 // errClosed is returned to whoever asks after the engine was closed.
@@ -28,6 +30,13 @@ type clock struct {
 	txns   chan *commitReq
 	live   atomic.Int64 // jobs whose sources may produce rows by themselves
 	liveCh chan struct{}
+	// closedAt holds when the newest epochs were closed, in Unix nanoseconds, by epoch modulo its length.
+	closedAt [closeTimes]atomic.Int64
+
+	// unsynced says how far the write-ahead log is not durable yet after transactions that did not wait for it; late is when it will be made
+	// so. Both belong to the owner.
+	unsynced walMark
+	late     <-chan time.Time
 
 	quit    chan struct{} // closed to stop
 	stopped chan struct{} // closed when the owner has ended: no transaction is decided after that
@@ -70,6 +79,7 @@ func (c *clock) run() {
 	ticker := time.NewTicker(c.engine.cfg.EpochInterval)
 	defer ticker.Stop()
 	ticking := true
+	defer c.syncLate()
 	for {
 		if live := c.live.Load() > 0; live != ticking {
 			ticking = live
@@ -83,6 +93,8 @@ func (c *clock) run() {
 		case <-c.quit:
 			return
 		case <-c.liveCh:
+		case <-c.late:
+			c.syncLate()
 		case f := <-c.calls:
 			f()
 		case t := <-c.txns:
@@ -136,12 +148,27 @@ func (c *clock) close(changed []*Table) uint64 {
 		t.rel.publish(epoch, epoch-1, t.view())
 		t.rel.Log.Seal(epoch)
 	}
+	c.closedAt[epoch%closeTimes].Store(time.Now().UnixNano())
 	c.closed.Store(epoch)
 	for _, t := range changed {
 		t.rel.Log.Wake()
 	}
 	c.engine.progress.notify()
 	return epoch
+}
+
+// openSince returns when the epoch after the given one was closed: since then a relation at that epoch has been behind. It is zero for a
+// relation that is not.
+func (c *clock) openSince(epoch uint64) time.Time {
+	now := c.closed.Load()
+	if epoch >= now {
+		return time.Time{}
+	}
+	next := max(epoch+1, now-min(now, closeTimes-1))
+	if at := c.closedAt[next%closeTimes].Load(); at != 0 {
+		return time.Unix(0, at)
+	}
+	return c.engine.started // closed before this process began
 }
 
 // beginCheckpoint makes the open epoch the one at whose end checkpoint id cuts, and closes it.

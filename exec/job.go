@@ -321,6 +321,18 @@ func (j *Job) Lag() uint64 {
 	return now - at
 }
 
+// Behind returns for how long the job has been behind: the time since the first epoch that it has not closed was closed; 0 when it is not.
+func (j *Job) Behind() time.Duration {
+	if j.rel == nil {
+		return 0
+	}
+	since := j.engine.clock.openSince(j.closed())
+	if since.IsZero() {
+		return 0
+	}
+	return time.Since(since)
+}
+
 // errStoppedWhileWaiting is what waiting for a job that was dropped or stopped gives.
 func (j *Job) errStoppedWhileWaiting() error {
 	if err := j.Err(); err != nil {

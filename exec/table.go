@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -78,6 +79,7 @@ type walMark struct{ epoch, lsn uint64 }
 
 type commitReq struct {
 	writes []TableWrite
+	async  bool // do not wait for the log
 	reply  chan commitReply
 }
 
@@ -174,7 +176,15 @@ func (r *Relation) LastRow() (row []byte, ok bool, err error) {
 // Commit makes a transaction durable and visible and returns its epoch. It fails with 40001 when a row that the transaction read and
 // replaces has changed meanwhile, and with 23505 when an inserted key exists; then nothing of it happened.
 func (e *Engine) Commit(ctx context.Context, writes []TableWrite) (uint64, error) {
-	req := &commitReq{writes: writes, reply: make(chan commitReply, 1)}
+	return e.commit(ctx, &commitReq{writes: writes, reply: make(chan commitReply, 1)})
+}
+
+// CommitAsync is Commit without waiting for the disk: a crash may lose the newest transactions, never one in the midst of others.
+func (e *Engine) CommitAsync(ctx context.Context, writes []TableWrite) (uint64, error) {
+	return e.commit(ctx, &commitReq{writes: writes, async: true, reply: make(chan commitReply, 1)})
+}
+
+func (e *Engine) commit(ctx context.Context, req *commitReq) (uint64, error) {
 	select {
 	case e.clock.txns <- req:
 	case <-e.clock.stopped:
@@ -233,14 +243,18 @@ func (c *clock) commit(first *commitReq) {
 		return
 	}
 	if c.engine.cfg.WAL != nil {
-		if err := c.engine.cfg.WAL.Sync(); err != nil {
-			tb.rollback(undo)
-			for _, t := range good {
-				t.reply <- commitReply{err: err}
+		c.unsynced = walMark{epoch: epoch, lsn: lsn}
+		if slices.ContainsFunc(good, func(t *commitReq) bool { return !t.async }) {
+			if err := c.sync(); err != nil {
+				tb.rollback(undo)
+				for _, t := range good {
+					t.reply <- commitReply{err: err}
+				}
+				return
 			}
-			return
+		} else if c.late == nil {
+			c.late = time.After(asyncSyncDelay)
 		}
-		tb.mark(epoch, lsn)
 	}
 	changed := tb.record(epoch, good)
 	c.close(changed)
@@ -249,6 +263,27 @@ func (c *clock) commit(first *commitReq) {
 	}
 	c.engine.wakeSources()
 	tb.flush()
+}
+
+// sync makes all that was appended durable. When that fails none of it is in the log. Runs on the owner.
+func (c *clock) sync() error {
+	m := c.unsynced
+	c.unsynced, c.late = walMark{}, nil
+	if err := c.engine.cfg.WAL.Sync(); err != nil {
+		return err
+	}
+	c.engine.tables.mark(m.epoch, m.lsn)
+	return nil
+}
+
+// syncLate makes transactions durable that did not wait for it. Runs on the owner.
+func (c *clock) syncLate() {
+	if c.unsynced.lsn == 0 {
+		return
+	}
+	if err := c.sync(); err != nil {
+		c.engine.cfg.Logger.Error().Err(err).Msg("transactions committed with synchronous_commit = off are not in the write-ahead log: a crash before the next checkpoint loses them")
+	}
 }
 
 // flush moves the tables' overlay to disk in the background when memory runs short. Runs on the owner.

@@ -164,9 +164,6 @@ func TestSynchronousCommit(t *testing.T) {
 			s.must("INSERT INTO t SELECT count(*) FROM t")
 		}
 		require.Equal(t, "20", s.row("TABLE m"))
-		if mode == "off" {
-			s.must("SET synchronous_commit = local", "INSERT INTO t SELECT count(*) FROM t", "DELETE FROM t WHERE id = 20")
-		}
 		d.crash()
 		require.Equal(t, "20", d.connect().row("TABLE m"), mode)
 	}

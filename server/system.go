@@ -113,7 +113,7 @@ func jobsRelation(s *Server) [][]types.Datum {
 	var rows [][]types.Datum
 	for _, j := range s.engine.Jobs() {
 		m := j.Metrics()
-		lag := int64(j.Lag()) * s.cfg.EpochInterval.Milliseconds()
+		lag := j.Behind().Milliseconds()
 		rows = append(rows, []types.Datum{
 			int8d(int64(j.Spec.ID)), text(j.Spec.Name), text("materialized view"), text(j.Status().String()), errText(j.Err()),
 			int8d(int64(j.Epoch())), int8d(lag), int8d(int64(j.Spec.Parallelism)), int8d(exec.StateBytes(m)), text(string(j.Spec.Backend)), int8d(int64(j.Restarts())),

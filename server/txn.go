@@ -131,9 +131,13 @@ func (ss *session) commit(ctx context.Context) error {
 	var err error
 	if len(writes) > 0 {
 		var epoch uint64
-		if epoch, err = ss.srv.engine.Commit(ctx, writes); err == nil {
+		commit, mode := ss.srv.engine.Commit, ss.vars.get("synchronous_commit")
+		if mode == "off" {
+			commit = ss.srv.engine.CommitAsync
+		}
+		if epoch, err = commit(ctx, writes); err == nil {
 			ss.written = max(ss.written, epoch)
-			if ss.vars.get("synchronous_commit") == "remote" {
+			if mode == "remote" {
 				_, err = ss.srv.coord.Trigger(ctx, nil)
 			}
 		}
