@@ -100,6 +100,7 @@ func (r *Relation) publish(epoch, through uint64, views []*state.View) {
 	for i, v := range r.versions {
 		switch {
 		case i == last:
+		case v.Epoch <= low && low <= v.through: // where the slowest is
 		case v.through < low, last-i >= maxVersions*barrierStride, last-i >= maxVersions && !v.atStride():
 			old = append(old, v)
 			continue

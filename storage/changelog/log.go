@@ -208,6 +208,9 @@ func (l *Log) trim() {
 				delete(l.readers, r)
 			}
 		}
+		if len(l.readers) == 0 {
+			cut = l.closed
+		}
 	}
 	l.drop(cut)
 }

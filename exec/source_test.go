@@ -1,0 +1,111 @@
+package exec
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestSource: splits appear, rows that cannot be decoded are kept aside, a read fails once, the source ends.
+func TestSource(t *testing.T) {
+	d := openDB(t, testOptions{chunkRows: 2})
+	d.script.fails = 1
+	d.script.add("a", "1,1", "bad", "2,1")
+	d.source("src", "id int8, k int8", "")
+	d.view("v", "select k, count(*) as n from src group by k", 2)
+	j := d.job("v")
+	d.until("the first split is read", func() bool { return len(d.answer("select k, n from v", "1,2")) > 0 })
+	d.script.add("b", "3,2", "fail", "4,2")
+	d.script.end()
+	d.until("all is read and visible", j.SourcesEnded)
+	require.Equal(t, []string{"1,2", "2,2"}, d.query("select k, n from v", 0))
+	require.EqualValues(t, 2, j.ErrorCount())
+	require.Equal(t, 1, j.Restarts())
+	d.checkpoint()
+	d.checkpoint()
+	d.reopen()
+	d.until("its end is known again", d.job("v").SourcesEnded)
+	require.Equal(t, []string{"1,2", "2,2"}, d.query("select k, n from v", 0))
+	require.EqualValues(t, 2, d.job("v").ErrorCount())
+}
+
+// answer returns want when the query's present answer is just that row.
+func (d *testDB) answer(query, want string) []string {
+	got := d.query(query, 0)
+	if len(got) == 1 && got[0] == want {
+		return got
+	}
+	return nil
+}
+
+// TestSourcePositionsBeforeDiscovery: a checkpoint that is made after a restart, before the splits are listed again, keeps their positions.
+func TestSourcePositionsBeforeDiscovery(t *testing.T) {
+	d := openDB(t, testOptions{})
+	d.script.add("a", "1,1", "2,1", "3,1")
+	d.source("src", "id int8, k int8", "")
+	d.view("v", "select k, count(*) as n from src group by k", 2)
+	d.until("it is read", func() bool { return d.answer("select k, n from v", "1,3") != nil })
+	d.checkpoint()
+	d.script.mu.Lock()
+	d.script.fails = 1
+	d.script.mu.Unlock()
+	d.reopen()
+	d.checkpoint()
+	d.reopen()
+	d.script.end()
+	d.until("its end", d.job("v").SourcesEnded)
+	require.Equal(t, []string{"1,3"}, d.query("select k, n from v", 0))
+}
+
+// TestEmptySourceEnds: a source without splits that can have none ends, even if listing them failed at first.
+func TestEmptySourceEnds(t *testing.T) {
+	d := openDB(t, testOptions{})
+	d.script.fails = 1
+	d.script.end()
+	d.source("src", "id int8, k int8", "")
+	d.view("v", "select count(*) as n from src", 1)
+	d.until("its end", d.job("v").SourcesEnded)
+	require.Equal(t, []string{"0"}, d.query("select n from v", 0))
+}
+
+// TestWindowsCloseAtTheEnd: the end of the source closes all windows, once, also after a restart; before it only those that are over are out.
+func TestWindowsCloseAtTheEnd(t *testing.T) {
+	d := openDB(t, testOptions{})
+	// Microseconds: windows of one second, partly before 2000-01-01, over two splits.
+	d.script.add("a", "1,-3000000", "2,-2500000", "3,500000")
+	d.script.add("b", "4,-2900000", "5,600000", "6,1700000")
+	d.source("src", "id int8, ts timestamp", "ts ts")
+	d.view("w", "select window_start, count(*) as n from tumble(src, ts, interval '1 second') group by window_start, window_end emit on window close", 2)
+	d.until("what is over is out", func() bool { return len(d.query("select n from w", 0)) == 2 })
+	require.Equal(t, []string{"1999-12-31 23:59:57,3"}, d.query("select window_start, n from w where n > 2", 0))
+	d.checkpoint()
+	d.reopen()
+	d.script.end()
+	d.until("its end", d.job("w").SourcesEnded)
+	require.Equal(t, []string{"1999-12-31 23:59:57,3", "2000-01-01 00:00:00,2", "2000-01-01 00:00:01,1"}, d.query("select window_start, n from w", 0))
+	require.Empty(t, d.job("w").Errors(), "no row was late")
+	d.checkpoint()
+	d.reopen()
+	d.until("its end", d.job("w").SourcesEnded)
+	require.Len(t, d.query("select window_start, n from w", 0), 3)
+}
+
+// TestPausedSource: nothing is read while the job is paused, and nothing is lost.
+func TestPausedSource(t *testing.T) {
+	d := openDB(t, testOptions{})
+	d.script.add("a", "1,1")
+	d.source("src", "id int8, k int8", "")
+	d.view("v", "select k, count(*) as n from src group by k", 1)
+	d.until("it is read", func() bool { return d.answer("select k, n from v", "1,1") != nil })
+	d.job("v").Pause()
+	d.checkpoint()
+	d.script.add("a", "2,1", "3,1")
+	d.checkpoint()
+	d.job("v").Resume()
+	d.until("it is read", func() bool { return d.answer("select k, n from v", "1,3") != nil })
+	d.checkpoint()
+	d.engine.Recover()
+	d.script.end()
+	d.until("its end", d.job("v").SourcesEnded)
+	require.Equal(t, []string{"1,3"}, d.query("select k, n from v", 0))
+}
