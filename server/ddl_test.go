@@ -202,7 +202,7 @@ func TestCloseWhileAViewIsFilled(t *testing.T) {
 	d := open(t)
 	s := d.connect()
 	const slow = "CREATE MATERIALIZED VIEW %s AS SELECT count(*) AS n FROM t a, t b, t c WHERE a.id < b.id AND b.id < c.id"
-	s.must("CREATE TABLE t (id int)", "INSERT INTO t SELECT * FROM generate_series(1, 400)", "CHECKPOINT", "SET background_ddl = on", fmt.Sprintf(slow, "behind"))
+	s.must("CREATE TABLE t (id int)", "INSERT INTO t SELECT * FROM generate_series(1, 250)", "CHECKPOINT", "SET background_ddl = on", fmt.Sprintf(slow, "behind"))
 	c := d.connect()
 	done := make(chan error, 1)
 	go func() {
