@@ -193,6 +193,8 @@ func (x *explainer) describe(n *plan.Node) (string, []string) {
 		return windowTitle(n.Window, cols), nil
 	case plan.KindAgg:
 		return x.agg(n, in, state)
+	case plan.KindPartialAgg:
+		return "Partial Aggregate", []string{labelled("Group By", columnList(in, n.PartialAgg.GroupBy)), labelled("Calls", callList(in, n.PartialAgg.Calls))}
 	case plan.KindJoin:
 		return x.join(n, state)
 	case plan.KindUnion:
@@ -244,8 +246,29 @@ func micros(us int64) string {
 
 func (x *explainer) agg(n, in *plan.Node, state func(string) string) (string, []string) {
 	a := n.Agg
+	title := "Hash Aggregate"
+	switch {
+	case a.Global:
+		title = "Aggregate"
+	case len(a.Calls) == 0:
+		title = "Distinct"
+	}
+	keeps := "one entry per group"
+	if a.Global {
+		keeps = "one entry"
+	}
+	closing := ""
+	if a.OnClose >= 0 {
+		closing = "Emit: when the watermark passes " + in.Schema[a.GroupBy[a.OnClose]].Name
+		keeps = "one entry per open window and group"
+	}
+	return title, []string{labelled("Group By", columnList(in, a.GroupBy)), labelled("Calls", callList(in, a.Calls)), closing, state(keeps)}
+}
+
+// callList names the calls of an aggregation of in's rows.
+func callList(in *plan.Node, of []plan.AggCall) string {
 	var calls []string
-	for _, c := range a.Calls {
+	for _, c := range of {
 		arg := columnList(in, c.Args)
 		name, _, _ := strings.Cut(c.Func, "(")
 		if len(c.Args) == 0 {
@@ -263,23 +286,7 @@ func (x *explainer) agg(n, in *plan.Node, state func(string) string) (string, []
 		}
 		calls = append(calls, s)
 	}
-	title := "Hash Aggregate"
-	switch {
-	case a.Global:
-		title = "Aggregate"
-	case len(a.Calls) == 0:
-		title = "Distinct"
-	}
-	keeps := "one entry per group"
-	if a.Global {
-		keeps = "one entry"
-	}
-	closing := ""
-	if a.OnClose >= 0 {
-		closing = "Emit: when the watermark passes " + in.Schema[a.GroupBy[a.OnClose]].Name
-		keeps = "one entry per open window and group"
-	}
-	return title, []string{labelled("Group By", columnList(in, a.GroupBy)), labelled("Calls", strings.Join(calls, ", ")), closing, state(keeps)}
+	return strings.Join(calls, ", ")
 }
 
 func (x *explainer) join(n *plan.Node, state func(string) string) (string, []string) {

@@ -242,7 +242,10 @@ func (in *interpreter) run(n *plan.Node) []row {
 	case plan.KindUnnest:
 		out = in.unnest(n, rows, ts)
 	case plan.KindAgg:
-		out = in.agg(n, rows)
+		out = in.agg(n, n.Agg, nil, rows)
+	case plan.KindPartialAgg:
+		p := n.PartialAgg
+		out = in.agg(n, &plan.Agg{GroupBy: p.GroupBy, Calls: p.Calls}, p.Rest, rows)
 	case plan.KindJoin:
 		out = in.join(n, ins[0], ins[1])
 	case plan.KindUnion:
@@ -329,19 +332,22 @@ func (in *interpreter) group(rows []row, cols []int) (keys []string, groups map[
 	return keys, groups
 }
 
-func (in *interpreter) agg(n *plan.Node, rows []row) []row {
-	keys, groups := in.group(rows, n.Agg.GroupBy)
-	if n.Agg.Global && len(keys) == 0 {
+func (in *interpreter) agg(n *plan.Node, a *plan.Agg, rest []int, rows []row) []row {
+	keys, groups := in.group(rows, a.GroupBy)
+	if a.Global && len(keys) == 0 {
 		keys = []string{""}
 	}
 	var out []row
 	for _, k := range keys {
 		var r row
-		for _, c := range n.Agg.GroupBy {
+		for _, c := range a.GroupBy {
 			r = append(r, groups[k][0][c])
 		}
-		for _, c := range n.Agg.Calls {
+		for _, c := range a.Calls {
 			r = append(r, in.aggCall(c, groups[k], n.Inputs[0].Key))
+		}
+		for _, c := range rest {
+			r = append(r, groups[k][0][c])
 		}
 		out = append(out, r)
 	}

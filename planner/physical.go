@@ -338,9 +338,20 @@ func (ph *physical) agg(n *node) *phys {
 		n.group = []int{id}
 		need[id] = true
 	}
+	counts := map[int]bool{}
+	for _, c := range n.aggs {
+		counts[c.id] = isCount(c.fn)
+	}
+	aggs := n.aggs
 	if len(n.group) == 0 {
 		in = ph.require(in, distSingle, nil, need)
 	} else {
+		if part, sums := ph.partialAgg(n, in); part != nil {
+			in, aggs, need = part, sums, toSet(n.group)
+			for _, c := range sums {
+				need[c.args[0]] = true
+			}
+		}
 		in = ph.require(in, distHash, n.group, need)
 	}
 	p := ph.node(plan.KindAgg, n.out(), n.group, in)
@@ -348,7 +359,7 @@ func (ph *physical) agg(n *node) *phys {
 	for i, g := range n.group {
 		p.nn[g] = in.nn[g]
 		p.wm[g] = in.wm[g]
-		if ph.b.o.EmitOnClose && in.wm[g] && ph.md.cols[g].window == g {
+		if ph.closes(g, in) {
 			a.OnClose = i
 		}
 	}
@@ -356,7 +367,7 @@ func (ph *physical) agg(n *node) *phys {
 		ph.onClose++
 		p.app = true
 	}
-	for _, c := range n.aggs {
+	for _, c := range aggs {
 		call := plan.AggCall{Func: c.fn, Args: in.positions(c.args), Distinct: c.distinct, Filter: -1, Type: c.typ}
 		if c.filter != 0 {
 			call.Filter = in.at(c.filter)
@@ -365,7 +376,7 @@ func (ph *physical) agg(n *node) *phys {
 			call.Order = in.sortKeys(c.order)
 		}
 		a.Calls = append(a.Calls, call)
-		p.nn[c.id] = isCount(c.fn)
+		p.nn[c.id] = counts[c.id]
 	}
 	p.n.Agg = a
 	p.dist, p.cols = in.dist, in.cols

@@ -33,6 +33,7 @@ const (
 	ruleJoinKeys       = "extract_join_keys"    // physical: equalities of a join condition become hash keys
 	ruleShareFragments = "share_fragments"      // physical: equal fragments of a job are one
 	rulePointReads     = "point_reads"          // physical: reads by primary key
+	rulePartialAgg     = "partial_aggregation"  // physical: append-only rows are added up before they are spread by group
 )
 
 type optimizer struct {

@@ -23,6 +23,8 @@ func New(node *plan.Node) (Operator, error) {
 		return &windowOp{base: b}, nil
 	case plan.KindAgg:
 		return &aggOp{base: b}, nil
+	case plan.KindPartialAgg:
+		return &partialAggOp{base: b}, nil
 	case plan.KindJoin:
 		return &joinOp{base: b}, nil
 	case plan.KindUnion:

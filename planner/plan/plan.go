@@ -53,6 +53,7 @@ const (
 	KindWatermark   Kind = "watermark"   // (1) derives a watermark from a column
 	KindWindow      Kind = "window"      // (1) TUMBLE/HOP: input columns, window_start, window_end
 	KindAgg         Kind = "agg"         // (1) hash aggregation; no aggregates = DISTINCT
+	KindPartialAgg  Kind = "partial_agg" // (1) sums of the rows of a chunk, to be added up by the aggregation behind an exchange
 	KindJoin        Kind = "join"        // (2)
 	KindUnion       Kind = "union"       // (n) UNION ALL: inputs have equal schemas; the planner adds the branch number to the key
 	KindTopN        Kind = "topn"        // (1) ORDER BY … LIMIT per group; also sort (no limit) in one-shot plans
@@ -86,6 +87,7 @@ type Node struct {
 	Watermark   *Watermark   `json:"watermark,omitempty"`
 	Window      *Window      `json:"window,omitempty"`
 	Agg         *Agg         `json:"agg,omitempty"`
+	PartialAgg  *PartialAgg  `json:"partial_agg,omitempty"`
 	Join        *Join        `json:"join,omitempty"`
 	TopN        *TopN        `json:"topn,omitempty"`
 	Over        *Over        `json:"over,omitempty"`
@@ -205,6 +207,15 @@ type Agg struct {
 	Calls   []AggCall `json:"calls"`
 	Global  bool      `json:"global,omitempty"`
 	OnClose int       `json:"on_close"` // index into GroupBy, -1 = emit every epoch
+}
+
+// PartialAgg groups the rows of a chunk by columns without keeping anything; output = group columns, then calls, then the columns Rest: those of the
+// stream key that are not grouped by, taken from any row of the group. Calls are count, sum, min and max of integers.
+type PartialAgg struct {
+	GroupBy []int     `json:"group_by"`
+	Calls   []AggCall `json:"calls"`
+	Rest    []int     `json:"rest,omitempty"`
+	OnClose int       `json:"on_close"` // that of the aggregation
 }
 
 // JoinType is the kind of a join.
