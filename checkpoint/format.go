@@ -259,21 +259,6 @@ func sealPack(blobs [][]byte) (data []byte, offsets []int64) {
 	return binary.BigEndian.AppendUint32(data, castagnoli(data)), offsets
 }
 
-// checkPack checks a whole pack.
-func checkPack(where string, data []byte) error {
-	if len(data) < packHeaderBytes+4 || string(data[:len(packMagic)]) != packMagic {
-		return corrupt(where, "it does not begin as a pack does")
-	}
-	if v := binary.BigEndian.Uint32(data[len(packMagic):]); v > packFormat {
-		return pgerr.Newf(pgerr.FeatureNotSupported, "%s has format version %d, this binary reads up to %d", where, v, packFormat)
-	}
-	body, sum := data[:len(data)-4], binary.BigEndian.Uint32(data[len(data)-4:])
-	if castagnoli(body) != sum {
-		return corrupt(where, "its checksum is %08x instead of %08x", castagnoli(body), sum)
-	}
-	return nil
-}
-
 // tagOf is the Seq of the HEAD that an object was written for, by its key; false for keys of other kinds.
 func tagOf(key string) (uint64, bool) {
 	for _, prefix := range []string{manifestPrefix, packPrefix, dataPrefix} {

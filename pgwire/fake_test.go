@@ -60,7 +60,6 @@ type fakePortal struct {
 	args []int64
 	rows *types.Chunk
 	pos  int
-	done bool
 }
 
 type fakeSession struct {

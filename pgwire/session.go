@@ -188,6 +188,13 @@ type ResultWriter interface {
 	CopyDone() error
 }
 
+// Lookahead is what the ResultWriter of an Execute call may know besides.
+type Lookahead interface {
+	// SyncFollows reports that the client's next message is here already and is a Sync. The implicit transaction may then be committed within
+	// the call, so that an error of the commit is reported as the statement's. false says nothing.
+	SyncFollows() bool
+}
+
 // CopyReader gives the bytes of COPY … FROM STDIN. Both methods return io.EOF after the client's CopyDone; after a CopyFail the
 // error is 57014 with the client's reason. Message borders need not be row borders. The bytes are not checked in any way.
 type CopyReader interface {

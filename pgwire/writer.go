@@ -56,6 +56,11 @@ func newWriter(nc net.Conn, rd *reader) *writer {
 	return &writer{nc: nc, rd: rd, out: make([]byte, 0, outputBufferBytes), reported: map[string]string{}}
 }
 
+// SyncFollows implements Lookahead.
+func (w *writer) SyncFollows() bool {
+	return !w.simple && w.rd.buffered() > 0 && w.rd.buf[w.rd.r] == 'S'
+}
+
 // begin lets the session write results, end takes that back.
 func (w *writer) begin(simple bool) { w.state, w.simple = resultOpen, simple }
 

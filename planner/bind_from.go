@@ -262,7 +262,7 @@ func (b *binder) cteRef(c *cte, r *pgext.Relation, pos int) (*node, *scope, erro
 // aliased fills t with q's columns.
 func (b *binder) aliased(q *bound, t *rangeTable) *node {
 	for _, c := range q.cols {
-		t.cols = append(t.cols, scopeCol{c.name, c.id})
+		t.cols = append(t.cols, scopeCol(c))
 	}
 	return q.n
 }

@@ -220,7 +220,7 @@ func (b *binder) orderOutput(q *pgext.Query, r *bound, ev *env) error {
 			sc := &scope{parent: ev.outer}
 			t := &rangeTable{name: "*VALUES*"}
 			for _, o := range r.cols {
-				t.cols = append(t.cols, scopeCol{o.name, o.id})
+				t.cols = append(t.cols, scopeCol(o))
 			}
 			sc.tables, sc.visible = []*rangeTable{t}, t.cols
 			x := &exprCtx{b: b, sc: sc, ev: ev, clause: "ORDER BY"}

@@ -52,10 +52,9 @@ type node struct {
 
 	jtype plan.JoinType // join, apply
 
-	group   []int // agg, topn
-	global  bool  // agg: exactly one row
-	aggs    []aggCall
-	onClose bool // agg: emit when the window closes
+	group  []int // agg, topn
+	global bool  // agg: exactly one row
+	aggs   []aggCall
 
 	order         []sortKey // topn, over
 	limit, offset *expr.Expr

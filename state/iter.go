@@ -283,7 +283,7 @@ func (it *Iter) coldBounds() (lo, hi []byte) {
 		from = it.lo[groupBytes:]
 	}
 	lo = appendDiskKey(nil, it.group, it.table, from)
-	if it.hi != nil && len(it.hi) >= groupBytes && binary.BigEndian.Uint16(it.hi) == it.group {
+	if len(it.hi) >= groupBytes && binary.BigEndian.Uint16(it.hi) == it.group {
 		hi = appendDiskKey(nil, it.group, it.table, it.hi[groupBytes:])
 	} else {
 		hi = successor(appendDiskKey(nil, it.group, it.table, nil))

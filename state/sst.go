@@ -321,26 +321,24 @@ func (m *merger) down(i int) {
 
 // next moves to the next key; key and val are valid until the move after it.
 func (m *merger) next() (bool, error) {
-	for {
-		if m.any { // the top was handed out: step it now, so that its bytes stayed valid
-			m.prev = append(m.prev[:0], m.key...)
-			m.any = false
-			if err := m.step(); err != nil {
-				return false, err
-			}
+	if m.any { // the top was handed out: step it now, so that its bytes stayed valid
+		m.prev = append(m.prev[:0], m.key...)
+		m.any = false
+		if err := m.step(); err != nil {
+			return false, err
 		}
-		for len(m.heap) > 0 && m.prev != nil && bytes.Equal(m.heap[0].key, m.prev) {
-			if err := m.step(); err != nil {
-				return false, err
-			}
-		}
-		if len(m.heap) == 0 {
-			return false, nil
-		}
-		top := m.heap[0]
-		m.key, m.val, m.tomb, m.any = top.key, top.val, top.tomb, true
-		return true, nil
 	}
+	for len(m.heap) > 0 && m.prev != nil && bytes.Equal(m.heap[0].key, m.prev) {
+		if err := m.step(); err != nil {
+			return false, err
+		}
+	}
+	if len(m.heap) == 0 {
+		return false, nil
+	}
+	top := m.heap[0]
+	m.key, m.val, m.tomb, m.any = top.key, top.val, top.tomb, true
+	return true, nil
 }
 
 func (m *merger) step() error {

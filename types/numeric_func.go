@@ -432,7 +432,8 @@ func powerInt(base *Numeric, exp int, expScale int16) (Numeric, error) {
 		}
 	}
 	// base^n = mant × 2^e2 × 10^-(scale·n)
-	num, den := mant, big.NewInt(1)
+	num := mant
+	var den *big.Int
 	if e2 > 0 {
 		num.Lsh(num, uint(e2))
 	}

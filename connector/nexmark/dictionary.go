@@ -22,7 +22,6 @@ type dictionary struct {
 	price        [priceSteps + 1]uint64
 	letter       [256]byte // one in thirteen is a blank
 	names        []string  // first and last name together
-	lastNames    int64
 }
 
 // sharedDictionary makes the tables when the first generator needs them; they are immutable.

@@ -99,7 +99,6 @@ func (g *Generator) timestamps(ts []int64, id int64) {
 }
 
 func (g *Generator) hashA(id int64) uint64 { return mix64(uint64(id)*golden + g.seedA) }
-func (g *Generator) hashB(id int64) uint64 { return mix64(uint64(id)*golden + g.seedB) }
 
 // attribute returns the k-th independent random number of an event whose hashA is h.
 func attribute(h, k uint64) uint64 { return mix64(h + (k+1)*golden) }

@@ -13,8 +13,6 @@ const (
 	microsPerSecond = 1_000_000
 	microsPerMinute = 60 * microsPerSecond
 	microsPerHour   = 60 * microsPerMinute
-	// unixEpoch is 1970-01-01 in microseconds since 2000-01-01.
-	unixEpoch = -946_684_800 * microsPerSecond
 )
 
 func loc(f *expr.Frame) *time.Location {

@@ -113,9 +113,7 @@ func currentSchemas(c *call) error {
 	if c.bool(0) && !named {
 		out = append(out, "pg_catalog")
 	}
-	for _, s := range env(c.f).Schemas {
-		out = append(out, s)
-	}
+	out = append(out, env(c.f).Schemas...)
 	return c.setStr(nameArray(out))
 }
 

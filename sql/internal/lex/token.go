@@ -32,9 +32,6 @@ const (
 // maxIdentBytes is PostgreSQL's NAMEDATALEN - 1.
 const maxIdentBytes = 63
 
-// maxParam is the highest parameter number the wire protocol can bind.
-const maxParam = 65535
-
 // Token is one token. Pos and End are byte offsets in the message.
 type Token struct {
 	K         Kind
