@@ -142,10 +142,8 @@ func (j *Job) CaughtUp() <-chan struct{} { return j.caughtUp }
 // advancing reports whether readers should wait for the job: it goes on, or will shortly.
 func (j *Job) advancing() bool {
 	switch j.Status() {
-	case JobRunning, JobCreated:
+	case JobRunning, JobCreated, JobBackfilling:
 		return true
-	case JobBackfilling: // one that is filled again has something to show meanwhile
-		return j.rel == nil || !j.rel.hasVersion()
 	case JobRestarting:
 		j.mu.Lock()
 		defer j.mu.Unlock()

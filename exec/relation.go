@@ -175,19 +175,19 @@ func (p *Pinned) Release() {
 // Pin pins, for all relations, the newest epoch that all have published and that is not before minEpoch, waiting for it where need be.
 // Relations whose job is stopped, paused or failing are not waited for.
 func (e *Engine) Pin(ctx context.Context, rels []*Relation, minEpoch uint64) (*Pinned, error) {
-	return e.pin(ctx, rels, minEpoch, false)
+	return e.pin(ctx, rels, minEpoch, pinPatient)
 }
 
 // pinAdvancing is Pin for a job that goes on from the pinned epoch with the change logs: every relation has to be pinned at that very epoch,
 // however long it takes.
 func (e *Engine) pinAdvancing(ctx context.Context, rels []*Relation, minEpoch uint64) (*Pinned, error) {
-	return e.pin(ctx, rels, minEpoch, true)
+	return e.pin(ctx, rels, minEpoch, pinAllOf)
 }
 
-func (e *Engine) pin(ctx context.Context, rels []*Relation, minEpoch uint64, all bool) (*Pinned, error) {
+func (e *Engine) pin(ctx context.Context, rels []*Relation, minEpoch uint64, mode pinMode) (*Pinned, error) {
 	for {
 		changed := e.progress.wait()
-		if p := e.tryPin(rels, minEpoch, all); p != nil {
+		if p := e.tryPin(rels, minEpoch, mode); p != nil {
 			return p, nil
 		}
 		select {
@@ -198,7 +198,8 @@ func (e *Engine) pin(ctx context.Context, rels []*Relation, minEpoch uint64, all
 	}
 }
 
-// PinAll pins every relation that has a version, for the snapshot of a transaction block.
+// PinAll pins every relation that has a version, for the snapshot of a transaction block. It does not wait for views that are being filled
+// again: the block may have nothing to do with them.
 func (e *Engine) PinAll(ctx context.Context, minEpoch uint64) (*Pinned, error) {
 	e.mu.Lock()
 	rels := make([]*Relation, 0, len(e.rels))
@@ -208,7 +209,7 @@ func (e *Engine) PinAll(ctx context.Context, minEpoch uint64) (*Pinned, error) {
 		}
 	}
 	e.mu.Unlock()
-	return e.Pin(ctx, rels, minEpoch)
+	return e.pin(ctx, rels, minEpoch, pinHasty)
 }
 
 // PinOne pins a single relation: without the bookkeeping of a set when the newest version will do, which is what it almost always does.
@@ -231,9 +232,25 @@ func (e *Engine) PinOne(ctx context.Context, r *Relation, minEpoch uint64) (v *V
 	return v, pins, nil
 }
 
-// tryPin pins rels at one epoch if that is possible now. Unless all have to take part, those that do not advance are left out of the
-// search and pinned at what they have.
-func (e *Engine) tryPin(rels []*Relation, minEpoch uint64, all bool) *Pinned {
+// pinMode tells for which relations a pin waits.
+type pinMode uint8
+
+const (
+	pinPatient pinMode = iota // for those that advance, or are being filled
+	pinHasty                  // not for those that are being filled again
+	pinAllOf                  // for all, whatever their state
+)
+
+// waitsFor reports whether r has to be pinned at the common epoch.
+func (m pinMode) waitsFor(r *Relation) bool {
+	if r.job == nil || m == pinAllOf {
+		return true
+	}
+	return r.job.advancing() && (m == pinPatient || r.job.Status() != JobBackfilling)
+}
+
+// tryPin pins rels at one epoch if that is possible now. Those that need not take part are pinned at what they have.
+func (e *Engine) tryPin(rels []*Relation, minEpoch uint64, mode pinMode) *Pinned {
 	p := &Pinned{Versions: make(map[uint64]*Version, len(rels))}
 	if len(rels) == 0 {
 		p.Epoch = e.clock.closed.Load()
@@ -242,7 +259,7 @@ func (e *Engine) tryPin(rels []*Relation, minEpoch uint64, all bool) *Pinned {
 	epoch := uint64(math.MaxUint64)
 	live := make([]*Relation, 0, len(rels))
 	for _, r := range rels {
-		if !all && r.job != nil && !r.job.advancing() {
+		if !mode.waitsFor(r) {
 			if v := r.Latest(); v != nil {
 				p.Versions[r.ID] = v
 				p.Stale = append(p.Stale, r.Name)

@@ -158,7 +158,7 @@ func TestVersionsOfASlowReader(t *testing.T) {
 	require.NoError(t, err)
 	rels, err := d.engine.Relations(p.Plan.Inputs)
 	require.NoError(t, err)
-	pins := d.engine.tryPin(rels, 0, false)
+	pins := d.engine.tryPin(rels, 0, pinPatient)
 	require.NotNil(t, pins, "there is an epoch that both have")
 	got := strings.Split(d.run(p, pins)[0], ",")
 	require.Equal(t, got[0], got[1])
