@@ -106,7 +106,8 @@ func (c *changer) run() error {
 		return err
 	}
 	ids := c.p.change.Plan.Inputs
-	needTarget := c.p.change.OnConflict != nil || ss.tx.explicit
+	// A statement that does not commit by itself must find duplicates now, not at the end of its transaction.
+	needTarget := c.p.change.OnConflict != nil || ss.tx.explicit || !c.d.last
 	if needTarget {
 		ids = append(append([]uint64(nil), ids...), c.obj.ID)
 	}

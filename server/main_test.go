@@ -76,7 +76,6 @@ type session struct {
 	*pgx.Conn
 	d       *database
 	notices []*pgconn.Notice
-	status  map[string]string
 }
 
 func (d *database) connect(change ...func(*pgx.ConnConfig)) *session {

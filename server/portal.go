@@ -92,6 +92,9 @@ func (ss *session) runPrepared(ctx context.Context, p *portal, w pgwire.ResultWr
 	ss.srv.statements.Add(1)
 	ss.tx.begin()
 	d := &dispatch{ss: ss, ctx: ctx, w: w, args: p.args, pre: p.stmt, portal: p, formats: p.formats}
+	if l, ok := w.(pgwire.Lookahead); ok {
+		d.last = l.SyncFollows()
+	}
 	return d.statement(st)
 }
 

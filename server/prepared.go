@@ -33,7 +33,6 @@ type prepared struct {
 	version uint64                 // catalog version planned with
 	path    []string
 	point   *pointRead // fast path of a read by key
-	dead    bool
 }
 
 // Prepare implements pgwire.Session.

@@ -85,7 +85,6 @@ type Server struct {
 	ddl        sync.Mutex // one schema change at a time
 	tables     sync.Map   // uint64 → *tableState
 	sessions   sync.Map   // int32 → *session
-	nextPID    atomic.Int32
 	started    time.Time
 	ready      atomic.Bool
 	statements atomic.Int64

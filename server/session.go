@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/streamdb/streamdb/catalog"
@@ -191,5 +190,3 @@ func (ss *session) Sync(ctx context.Context) error {
 	}
 	return ss.commit(ctx)
 }
-
-var errNoPortal = errors.New("no such portal")

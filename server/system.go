@@ -102,13 +102,6 @@ func (t *systemTables) Rows(ctx context.Context, name string, columns []int, emi
 	return undefinedSystem(name)
 }
 
-func (s *Server) jobName(id uint64) string {
-	if j, ok := s.engine.Job(id); ok {
-		return j.Spec.Name
-	}
-	return ""
-}
-
 func jobsRelation(s *Server) [][]types.Datum {
 	var rows [][]types.Datum
 	for _, j := range s.engine.Jobs() {
@@ -128,7 +121,9 @@ func operatorsRelation(s *Server) [][]types.Datum {
 		for _, o := range j.Operators() {
 			rows = append(rows, []types.Datum{
 				int8d(int64(j.Spec.ID)), int8d(int64(o.ID)), text(o.Name), int8d(int64(o.Fragment)), int8d(int64(o.Subtasks)), int8d(o.RowsIn), int8d(o.RowsOut),
-				int8d(o.StateRows), int8d(o.StateBytes), {Type: types.Float8, Float: o.Busy}, {Type: types.Float8, Float: o.Backpressure},
+				int8d(o.StateRows), int8d(o.StateBytes),
+				{Type: types.Float8, Float: o.Busy},
+				{Type: types.Float8, Float: o.Backpressure},
 			})
 		}
 	}
@@ -171,7 +166,8 @@ func checkpointSubtasksRelation(s *Server) [][]types.Datum {
 func subtaskRow(job, id uint64, t checkpoint.SubtaskStats) []types.Datum {
 	return []types.Datum{
 		int8d(int64(job)), int8d(int64(id)), text(t.Operator), int8d(int64(t.Subtask)), ms(t.StartDelay), ms(t.Alignment), ms(t.Sync), ms(t.Async),
-		int8d(t.Bytes), int8d(t.FullBytes), {Type: types.Bool, Bool: t.Unaligned},
+		int8d(t.Bytes), int8d(t.FullBytes),
+		{Type: types.Bool, Bool: t.Unaligned},
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/stretchr/testify/require"
 )
 
@@ -25,6 +26,18 @@ func TestSeveralStatementsOfOneMessageAreOneTransaction(t *testing.T) {
 	require.Equal(t, []string{"3"}, s.rows("TABLE t"), "BEGIN turns what came before into a block")
 	require.Equal(t, "22012", s.code("BEGIN; INSERT INTO t VALUES (7); COMMIT; SELECT 1/0"))
 	require.Equal(t, []string{"3", "7"}, s.rows("SELECT id FROM t ORDER BY id"))
+}
+
+func TestDuplicatesAreFoundByTheirStatement(t *testing.T) {
+	s := open(t).connect()
+	s.must("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+	res, err := s.PgConn().Exec(s.d.ctx, "INSERT INTO t VALUES (1); SELECT 1").ReadAll()
+	require.Equal(t, "23505", pgErr(t, err).Code)
+	require.LessOrEqual(t, len(res), 1)
+	got := s.raw(1, &pgproto3.Parse{Query: "INSERT INTO t VALUES (1)"}, &pgproto3.Bind{}, &pgproto3.Execute{}, &pgproto3.Sync{})
+	require.Equal(t, []string{"ParseComplete", "BindComplete", "E(23505)", "Z(I)"}, got)
+	got = s.raw(1, &pgproto3.Parse{Query: "INSERT INTO t VALUES (1)"}, &pgproto3.Bind{}, &pgproto3.Execute{}, &pgproto3.Flush{}, &pgproto3.Sync{})
+	require.Equal(t, []string{"ParseComplete", "BindComplete", "E(23505)", "Z(I)"}, got)
 }
 
 func TestFailedBlock(t *testing.T) {
@@ -142,7 +155,13 @@ func TestNoUpdateIsLost(t *testing.T) {
 					}
 					continue
 				}
-				if _, err := c.PgConn().Exec(d.ctx, q).ReadAll(); err != nil {
+				var err error
+				if w%4 == 2 {
+					_, err = c.Exec(d.ctx, q) // prepared
+				} else {
+					_, err = c.PgConn().Exec(d.ctx, q).ReadAll()
+				}
+				if err != nil {
 					errs <- err
 					return
 				}
