@@ -161,11 +161,11 @@ func (c *demoCmd) create(ctx context.Context, conn *pgx.Conn) error {
 
 // display shows the views of the demo.
 type display struct {
-	conn             *pgx.Conn
-	out              io.Writer
-	addr, http, dir  string
-	rate             int
-	terminal, behind bool
+	conn            *pgx.Conn
+	out             io.Writer
+	addr, http, dir string
+	rate            int
+	terminal        bool
 }
 
 // psqlLine is the command that connects to the demo.
