@@ -28,7 +28,7 @@ func (fake) Options() []Option {
 func (f fake) NeedsEncode() bool                                   { return f.encode }
 func (fake) Schema(cfg *SourceConfig) (types.Schema, error)        { return cfg.Columns, nil }
 func (fake) Source(context.Context, *SourceConfig) (Source, error) { return nil, nil }
-func registry() *Registry { return NewRegistry(fake{"file", true}, fake{"datagen", false}) }
+func registry() *Registry                                          { return NewRegistry(fake{"file", true}, fake{"datagen", false}) }
 
 func options(kv ...string) map[string]string {
 	m := map[string]string{}

@@ -57,8 +57,10 @@ type httpJob struct {
 func (s *Server) httpJobs(w http.ResponseWriter, _ *http.Request) {
 	jobs := []httpJob{}
 	for _, j := range s.engine.Jobs() {
-		h := httpJob{ID: strconv.FormatUint(j.Spec.ID, 10), Name: j.Spec.Name, Status: j.Status().String(), Epoch: j.Epoch(), Parallelism: j.Spec.Parallelism,
-			StateBytes: exec.StateBytes(j.Metrics())}
+		h := httpJob{
+			ID: strconv.FormatUint(j.Spec.ID, 10), Name: j.Spec.Name, Status: j.Status().String(), Epoch: j.Epoch(), Parallelism: j.Spec.Parallelism,
+			StateBytes: exec.StateBytes(j.Metrics()),
+		}
 		if err := j.Err(); err != nil {
 			h.LastError = err.Error()
 		}
@@ -102,8 +104,10 @@ func (s *Server) httpCheckpoints(w http.ResponseWriter, r *http.Request) {
 		case checkpoint.StatusFailed:
 			counts["failed"]++
 		}
-		history = append(history, httpCheckpoint{ID: c.ID, Status: string(c.Status), TriggerTimestamp: c.TriggerTime.UnixMilli(), Duration: c.Duration.Milliseconds(),
-			CheckpointedSize: c.CheckpointedSize, StateSize: c.FullSize, FailureMessage: c.FailureReason})
+		history = append(history, httpCheckpoint{
+			ID: c.ID, Status: string(c.Status), TriggerTimestamp: c.TriggerTime.UnixMilli(), Duration: c.Duration.Milliseconds(),
+			CheckpointedSize: c.CheckpointedSize, StateSize: c.FullSize, FailureMessage: c.FailureReason,
+		})
 	}
 	writeJSON(w, map[string]any{"counts": counts, "history": history})
 }

@@ -99,14 +99,18 @@ func TestPaging(t *testing.T) {
 	page := func(n uint32) pgproto3.FrontendMessage { return &pgproto3.Execute{Portal: "p", MaxRows: n} }
 	for _, q := range []string{"SELECT * FROM generate_series(1, 5)", "VALUES (1), (2), (3), (4), (5)"} {
 		got := s.raw(1, &pgproto3.Parse{Query: q}, &pgproto3.Bind{DestinationPortal: "p"}, page(2), page(2), &pgproto3.Flush{}, page(2), page(2), &pgproto3.Sync{})
-		require.Equal(t, []string{"ParseComplete", "BindComplete", "D(1)", "D(2)", "PortalSuspended", "D(3)", "D(4)", "PortalSuspended", "D(5)", "C(SELECT 1)",
-			"C(SELECT 0)", "Z(I)"}, got)
+		require.Equal(t, []string{
+			"ParseComplete", "BindComplete", "D(1)", "D(2)", "PortalSuspended", "D(3)", "D(4)", "PortalSuspended", "D(5)", "C(SELECT 1)",
+			"C(SELECT 0)", "Z(I)",
+		}, got)
 		require.Equal(t, []string{"E(34000)", "Z(I)"}, s.raw(1, page(2), &pgproto3.Sync{}), "portals end with their transaction")
 
 		got = s.raw(4, &pgproto3.Query{String: "BEGIN"}, &pgproto3.Parse{Query: q}, &pgproto3.Bind{DestinationPortal: "p"}, page(3), &pgproto3.Sync{},
 			&pgproto3.Query{String: "SELECT 7"}, page(2), page(1), &pgproto3.Close{ObjectType: 'P', Name: "p"}, &pgproto3.Sync{})
-		require.Equal(t, []string{"C(BEGIN)", "Z(T)", "ParseComplete", "BindComplete", "D(1)", "D(2)", "D(3)", "PortalSuspended", "Z(T)", "T(f0)", "D(7)",
-			"C(SELECT 1)", "Z(T)", "D(4)", "D(5)", "PortalSuspended", "C(SELECT 0)", "CloseComplete", "Z(T)"}, got)
+		require.Equal(t, []string{
+			"C(BEGIN)", "Z(T)", "ParseComplete", "BindComplete", "D(1)", "D(2)", "D(3)", "PortalSuspended", "Z(T)", "T(f0)", "D(7)",
+			"C(SELECT 1)", "Z(T)", "D(4)", "D(5)", "PortalSuspended", "C(SELECT 0)", "CloseComplete", "Z(T)",
+		}, got)
 		s.must("ROLLBACK")
 	}
 	s.must("CREATE TABLE t (id int PRIMARY KEY)")
@@ -188,12 +192,35 @@ func TestPreparedAcrossDDL(t *testing.T) {
 func TestParametersOfEveryType(t *testing.T) {
 	s := open(t).connect()
 	for _, c := range []struct{ typ, text string }{
-		{"bool", "t"}, {"int2", "-32768"}, {"int4", "2147483647"}, {"int8", "-9223372036854775808"}, {"float4", "1.5"}, {"float8", "-Infinity"}, {"float8", "NaN"},
-		{"numeric", "-12345678901234567890.000100"}, {"numeric", "NaN"}, {"numeric", "0"}, {"text", "häß 'q'"}, {"varchar", ""}, {"bpchar", "ab"}, {"name", "n"},
-		{"bytea", `\x00ff10`}, {"date", "2024-02-29"}, {"date", "infinity"}, {"time", "23:59:59.999999"}, {"timestamp", "1969-12-31 23:59:59.5"},
-		{"timestamptz", "2024-07-04 09:30:00+00"}, {"interval", "1 mon 2 days -03:00:00"}, {"uuid", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"},
-		{"json", `{"b":1, "a":[1,2]}`}, {"jsonb", `{"a": [1, 2], "b": 1.10}`}, {"int4[]", "{1,NULL,3}"}, {"text[]", `{a,"b c",NULL,"NULL"}`}, {"oid", "4000000000"},
-		{"numeric[]", "{1.50,2}"}, {"timestamptz[]", `{"2024-07-04 09:30:00+00"}`},
+		{"bool", "t"},
+		{"int2", "-32768"},
+		{"int4", "2147483647"},
+		{"int8", "-9223372036854775808"},
+		{"float4", "1.5"},
+		{"float8", "-Infinity"},
+		{"float8", "NaN"},
+		{"numeric", "-12345678901234567890.000100"},
+		{"numeric", "NaN"},
+		{"numeric", "0"},
+		{"text", "häß 'q'"},
+		{"varchar", ""},
+		{"bpchar", "ab"},
+		{"name", "n"},
+		{"bytea", `\x00ff10`},
+		{"date", "2024-02-29"},
+		{"date", "infinity"},
+		{"time", "23:59:59.999999"},
+		{"timestamp", "1969-12-31 23:59:59.5"},
+		{"timestamptz", "2024-07-04 09:30:00+00"},
+		{"interval", "1 mon 2 days -03:00:00"},
+		{"uuid", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"},
+		{"json", `{"b":1, "a":[1,2]}`},
+		{"jsonb", `{"a": [1, 2], "b": 1.10}`},
+		{"int4[]", "{1,NULL,3}"},
+		{"text[]", `{a,"b c",NULL,"NULL"}`},
+		{"oid", "4000000000"},
+		{"numeric[]", "{1.50,2}"},
+		{"timestamptz[]", `{"2024-07-04 09:30:00+00"}`},
 	} {
 		q := "SELECT $1::" + c.typ
 		r := s.PgConn().ExecParams(s.d.ctx, q, [][]byte{[]byte(c.text)}, nil, nil, []int16{1}).Read()

@@ -13,7 +13,10 @@ import (
 )
 
 var jobColumns = types.Schema{
-	{Name: "id", Type: types.Int8}, {Name: "statement", Type: types.Text}, {Name: "state", Type: types.Text}, {Name: "progress", Type: types.Text},
+	{Name: "id", Type: types.Int8},
+	{Name: "statement", Type: types.Text},
+	{Name: "state", Type: types.Text},
+	{Name: "progress", Type: types.Text},
 	{Name: "error", Type: types.Text},
 }
 

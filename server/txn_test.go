@@ -72,8 +72,10 @@ func TestReadOnlyTransactions(t *testing.T) {
 	s := open(t).connect()
 	s.must("CREATE TABLE t (id int PRIMARY KEY)")
 	for _, begin := range []string{"BEGIN READ ONLY", "BEGIN; SET TRANSACTION READ ONLY", "BEGIN; SET transaction_read_only = on"} {
-		for _, q := range []string{"INSERT INTO t VALUES (1)", "DELETE FROM t", "UPDATE t SET id = 2", "TRUNCATE t", "CREATE TABLE u (a int)", "DROP TABLE t",
-			"CREATE MATERIALIZED VIEW m AS SELECT 1 AS a", "CREATE VIEW v AS SELECT 1 AS a", "SELECT 1 AS a INTO u", "COMMENT ON TABLE t IS 'x'", "ALTER TABLE t RENAME TO u"} {
+		for _, q := range []string{
+			"INSERT INTO t VALUES (1)", "DELETE FROM t", "UPDATE t SET id = 2", "TRUNCATE t", "CREATE TABLE u (a int)", "DROP TABLE t",
+			"CREATE MATERIALIZED VIEW m AS SELECT 1 AS a", "CREATE VIEW v AS SELECT 1 AS a", "SELECT 1 AS a INTO u", "COMMENT ON TABLE t IS 'x'", "ALTER TABLE t RENAME TO u",
+		} {
 			s.must(begin)
 			require.Equal(t, "25006", s.code(q), q)
 			s.must("ROLLBACK")
