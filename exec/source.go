@@ -39,6 +39,8 @@ type sourceLeaf struct {
 	final    bool
 	endSeen  bool        // all splits have ended
 	passed   atomic.Bool // and a barrier has been passed since
+	assigned bool        // has been told of its splits, or that it has none
+	align    alignment
 }
 
 type splitReader struct {
@@ -75,7 +77,6 @@ func (t *subtask) addSource(n *node, parallelism int) error {
 	}
 	sn.subs = append(sn.subs, l)
 	t.sources = append(t.sources, l)
-	t.idle = true
 	return nil
 }
 
@@ -184,11 +185,23 @@ func (t *subtask) assign(as []splitAssignment) error {
 				delete(l.restored, sp.ID)
 				t.idle = false
 			}
-			l.final = a.final
+			l.final, l.assigned = a.final, true
 			l.checkEnd()
+			l.noteRunning()
 		}
 	}
+	t.noteIdle()
 	return nil
+}
+
+// noteIdle finds a subtask idle that was left without splits. Until it is told it may get some, whose rows must not be late.
+func (t *subtask) noteIdle() {
+	for _, l := range t.sources {
+		if !l.assigned || len(l.readers)+len(l.ended) > 0 {
+			return
+		}
+	}
+	t.idle = true
 }
 
 // sourceReady reports whether a split may have rows now; when all are idle it arranges to be woken.
@@ -201,6 +214,15 @@ func (t *subtask) sourceReady() bool {
 	for _, l := range t.sources {
 		if l.task.run.job.isPaused() {
 			return false
+		}
+		if l.ahead() {
+			if now.IsZero() {
+				now = time.Now()
+			}
+			if at := now.Add(alignPause); wake.IsZero() || at.Before(wake) {
+				wake = at
+			}
+			continue
 		}
 		for _, s := range l.readers {
 			if s.wakeAt.IsZero() {
@@ -229,9 +251,13 @@ func (t *subtask) pumpSources() error {
 		return nil
 	}
 	for _, l := range t.sources {
+		if l.ahead() {
+			continue
+		}
 		if err := l.pump(); err != nil {
 			return err
 		}
+		l.noteRunning()
 	}
 	return nil
 }

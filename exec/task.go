@@ -25,6 +25,7 @@ type node struct {
 	inputs []*node
 	task   *subtask
 	out    *counters
+	leaf   *sourceLeaf // whose event time the operator's watermarks tell, when its subtasks keep together
 }
 
 // counters of one operator in one subtask, read by streamdb.operators while they run.
@@ -76,6 +77,9 @@ func (t *subtask) sendMarks(rows int) error {
 // EmitWatermark implements op.Emitter. Between fragments watermarks travel with the next barrier: they are promises, and most operators
 // emit at barriers anyway. Aggregations that emit closed windows get them early, too.
 func (n *node) EmitWatermark(w op.Watermark) error {
+	if n.leaf != nil {
+		n.leaf.align.mark.Store(w.Value)
+	}
 	if p := n.parent; p != nil {
 		return p.op.Watermark(n.port, w, p)
 	}
@@ -227,6 +231,7 @@ func (r *run) build() error {
 			}
 		}
 	}
+	r.alignSources()
 	return nil
 }
 
