@@ -33,6 +33,7 @@ type materializeOp struct {
 	logs    []*types.Chunk // full chunks of the running epoch
 	view    *state.View    // of the last barrier, until the driver takes it
 	logging bool
+	filling bool // the run's backfill as of the last barrier: the driver ends it while source rows of the next epoch arrive
 }
 
 // pendingRow is the net effect of an epoch on one key: the rows with their weights, as offsets into the arena.
@@ -100,7 +101,7 @@ func (m *materializeOp) Process(_ int, c *types.Chunk, _ op.Emitter) error {
 }
 
 // wantsLog: readers that attach later start from a version, so changes nobody waits for are not kept.
-func (m *materializeOp) wantsLog() bool { return !m.run.backfill && m.run.job.rel.Log.HasReaders() }
+func (m *materializeOp) wantsLog() bool { return !m.filling && m.run.job.rel.Log.HasReaders() }
 
 func (m *materializeOp) add(kg uint16, row string, w int64) {
 	i, ok := m.pending[string(m.key)]
@@ -138,6 +139,7 @@ func (m *materializeOp) Watermark(int, op.Watermark, op.Emitter) error { return 
 
 // Barrier implements op.Operator.
 func (m *materializeOp) Barrier(b checkpoint.Barrier, _ op.Emitter) error {
+	m.filling = m.run.backfill
 	m.logging = m.wantsLog()
 	for i := 1; i < len(m.rows); i++ {
 		if m.rows[i].consumed {
