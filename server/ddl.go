@@ -149,8 +149,10 @@ func (d *dispatch) columnsOf(def *sql.TableDef, o *catalog.Object) error {
 				return err
 			}
 		}
-		for _, ck := range c.Checks {
-			d.addCheck(o, ck, c.Name)
+	}
+	for i := range def.Columns {
+		for _, ck := range def.Columns[i].Checks {
+			d.addCheck(o, ck)
 		}
 	}
 	for _, tc := range def.Constraints {
@@ -160,7 +162,7 @@ func (d *dispatch) columnsOf(def *sql.TableDef, o *catalog.Object) error {
 				return err
 			}
 		case sql.ConstraintCheck:
-			d.addCheck(o, tc, "")
+			d.addCheck(o, tc)
 		case sql.ConstraintUnique:
 			return pgerr.Newf(pgerr.FeatureNotSupported, "UNIQUE constraints are not supported").At(tc.Pos).WithHint("Use PRIMARY KEY.")
 		case sql.ConstraintForeignKey:
@@ -187,12 +189,19 @@ func (d *dispatch) columnsOf(def *sql.TableDef, o *catalog.Object) error {
 	return d.bindColumns(def, o)
 }
 
-func (d *dispatch) addCheck(o *catalog.Object, tc sql.TableConstraint, column string) {
+// addCheck names a constraint as PostgreSQL does: after the column where it is about exactly one.
+func (d *dispatch) addCheck(o *catalog.Object, tc sql.TableConstraint) {
 	name := tc.Name
 	if name == "" {
 		base := o.Name + "_check"
-		if column != "" {
-			base = o.Name + "_" + column + "_check"
+		columns := map[int]bool{}
+		if e, err := planner.BindScalar(tc.Check, o.Stored(), d.ss.planOptions(d.ss.srv.catalog.Snapshot(), nil)); err == nil { // bindCheck reports it
+			e.Columns(columns)
+		}
+		for c := range columns {
+			if len(columns) == 1 {
+				base = o.Name + "_" + o.Columns[c].Name + "_check"
+			}
 		}
 		name = base
 		for n := 1; slices.ContainsFunc(o.Checks, func(c catalog.Check) bool { return c.Name == name }); n++ {

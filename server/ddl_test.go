@@ -99,6 +99,20 @@ func TestNamesNeedNoLuck(t *testing.T) {
 	require.Equal(t, []string{strings.Repeat("y", 63)}, d.connect().rows("SHOW TABLES"))
 }
 
+func TestConstraintsAreNamedAsPostgreSQLNamesThem(t *testing.T) {
+	s := open(t).connect()
+	s.must("CREATE TABLE ck (p int CHECK (p > 0) CHECK (p < 100), q int, r text, PRIMARY KEY (q, p), CHECK (p < q), CHECK (r <> 'bad'), CHECK (q <> p + 50))",
+		"INSERT INTO ck VALUES (1, 2, 'r')")
+	for q, constraint := range map[string]string{
+		"INSERT INTO ck VALUES (0, 5, 'r')": "ck_p_check", "INSERT INTO ck VALUES (100, 500, 'r')": "ck_p_check1", "INSERT INTO ck VALUES (3, 1, 'r')": "ck_check",
+		"INSERT INTO ck VALUES (1, 5, 'bad')": "ck_r_check", "INSERT INTO ck VALUES (5, 55, 'r')": "ck_check1", "INSERT INTO ck VALUES (1, 2, 'r')": "ck_pkey",
+	} {
+		_, err := s.PgConn().Exec(s.d.ctx, q).ReadAll()
+		pe := pgErr(t, err)
+		require.Equal(t, []string{"public", "ck", constraint}, []string{pe.SchemaName, pe.TableName, pe.ConstraintName}, q)
+	}
+}
+
 func TestDropSaysWhatDepends(t *testing.T) {
 	s := open(t).connect()
 	s.must("CREATE TABLE t (a int)", "CREATE VIEW v AS SELECT a FROM t", "CREATE SCHEMA s1", "CREATE MATERIALIZED VIEW s1.m AS SELECT a FROM v")

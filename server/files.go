@@ -12,10 +12,13 @@ import (
 	"github.com/streamdb/streamdb/internal/pgerr"
 )
 
-// The local copy of the catalog: magic, version u16, crc32c u32, length u32, JSON. It is replaced by rename, so it is always whole.
+// The local copy of the catalog, and the settings changed by ALTER SYSTEM: magic, version u16, crc32c u32, length u32, JSON. They are
+// replaced by rename, so they are always whole.
 const (
 	catalogFile    = "catalog"
 	catalogMagic   = "SDBCAT"
+	settingsFile   = "settings"
+	settingsMagic  = "SDBSET"
 	catalogVersion = 1
 	catalogHeader  = len(catalogMagic) + 2 + 4 + 4
 )
@@ -23,30 +26,39 @@ const (
 func castagnoli(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
 
 func readCatalog(path string) ([]byte, error) {
+	return readFile(path, catalogMagic, "catalog", "Remove it to use the catalog of the last checkpoint.")
+}
+
+func writeCatalog(path string, body []byte) error {
+	return writeFile(path, catalogMagic, "catalog", body)
+}
+
+// readFile returns the body of a file with magic; nil when there is none. what names it in messages, hint says what to do when it is bad.
+func readFile(path, magic, what, hint string) ([]byte, error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, pgerr.Wrap(pgerr.IOError, err, "read catalog")
+		return nil, pgerr.Wrap(pgerr.IOError, err, "read %s", what)
 	}
-	if len(b) < catalogHeader || string(b[:len(catalogMagic)]) != catalogMagic {
-		return nil, pgerr.Newf(pgerr.DataCorrupted, "%s is not a catalog file", path).WithHint("Remove it to use the catalog of the last checkpoint.")
+	if len(b) < catalogHeader || string(b[:len(magic)]) != magic {
+		return nil, pgerr.Newf(pgerr.DataCorrupted, "%s is not a %s file", path, what).WithHint("%s", hint)
 	}
-	h := b[len(catalogMagic):]
+	h := b[len(magic):]
 	if v := binary.BigEndian.Uint16(h); v > catalogVersion {
 		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "%s has format version %d, this version of streamdb knows %d", path, v, catalogVersion)
 	}
 	body := h[10:]
 	if uint32(len(body)) != binary.BigEndian.Uint32(h[6:]) || castagnoli(body) != binary.BigEndian.Uint32(h[2:]) {
-		return nil, pgerr.Newf(pgerr.DataCorrupted, "%s is corrupt: its checksum is wrong", path).WithHint("Remove it to use the catalog of the last checkpoint.")
+		return nil, pgerr.Newf(pgerr.DataCorrupted, "%s is corrupt: its checksum is wrong", path).WithHint("%s", hint)
 	}
 	return body, nil
 }
 
-func writeCatalog(path string, body []byte) (err error) {
+func writeFile(path, magic, what string, body []byte) (err error) {
 	b := make([]byte, 0, catalogHeader+len(body))
-	b = append(b, catalogMagic...)
+	b = append(b, magic...)
 	b = binary.BigEndian.AppendUint16(b, catalogVersion)
 	b = binary.BigEndian.AppendUint32(b, castagnoli(body))
 	b = binary.BigEndian.AppendUint32(b, uint32(len(body)))
@@ -54,7 +66,7 @@ func writeCatalog(path string, body []byte) (err error) {
 	tmp := path + ".new"
 	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
-		return ioError(err, "write catalog")
+		return ioError(err, "write "+what)
 	}
 	_, err = f.Write(b)
 	if err == nil {
@@ -67,11 +79,11 @@ func writeCatalog(path string, body []byte) (err error) {
 		err = os.Rename(tmp, path)
 	}
 	if err != nil {
-		return ioError(err, "write catalog")
+		return ioError(err, "write "+what)
 	}
 	d, err := os.Open(filepath.Dir(path))
 	if err != nil {
-		return ioError(err, "write catalog")
+		return ioError(err, "write "+what)
 	}
 	err = d.Sync()
 	if cerr := d.Close(); err == nil {

@@ -144,6 +144,11 @@ func (s *Server) open(ctx context.Context) error {
 	if s.lock, err = lockDir(s.cfg.DataDir); err != nil {
 		return err
 	}
+	if !s.cfg.MemoryOnly {
+		if err := s.settings.load(filepath.Join(s.cfg.DataDir, settingsFile)); err != nil {
+			return err
+		}
+	}
 	if s.cfg.CheckpointDir == "" {
 		s.cfg.CheckpointDir = "file://" + filepath.Join(s.cfg.DataDir, "checkpoints")
 	}

@@ -74,6 +74,19 @@ func TestEverySettingIsSettableInItsScope(t *testing.T) {
 	}
 }
 
+func TestAlterSystemIsKept(t *testing.T) {
+	d := open(t)
+	d.connect().must("ALTER SYSTEM SET execution.checkpointing.interval = '7s'", "ALTER SYSTEM SET TimeZone = 'Asia/Tokyo'", "ALTER SYSTEM SET parallelism = 3", "ALTER SYSTEM RESET parallelism")
+	d.crash()
+	s := d.connect()
+	require.Equal(t, "7s", s.row("SHOW execution.checkpointing.interval"))
+	require.Equal(t, "Asia/Tokyo", s.row("SHOW TimeZone"))
+	require.Equal(t, "0", s.row("SHOW parallelism"))
+	s.must("ALTER SYSTEM RESET execution.checkpointing.interval")
+	d.crash()
+	require.NotEqual(t, "7s", d.connect().row("SHOW execution.checkpointing.interval"))
+}
+
 func TestShowAllAgreesWithPgSettings(t *testing.T) {
 	s := open(t).connect()
 	s.must("SET TimeZone = 'Asia/Tokyo'", "SET extra_float_digits = 0")

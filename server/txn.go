@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/streamdb/streamdb/exec"
@@ -142,6 +143,7 @@ func (ss *session) commit(ctx context.Context) error {
 			}
 		}
 	}
+	err = ss.named(err)
 	ss.closePortals(func(p *portal) bool { return true })
 	t.release()
 	ss.tx = &txn{}
@@ -338,4 +340,18 @@ func (d *dispatch) releaseSavepoint(st *sql.Release) error {
 	}
 	d.ss.tx.saved = d.ss.tx.saved[:i]
 	return d.w.CommandComplete("RELEASE")
+}
+
+// named adds the schema to an error of a constraint: the engine does not know it.
+func (ss *session) named(err error) error {
+	var pe *pgerr.Error
+	if !errors.As(err, &pe) || pe.Constraint == "" || pe.Schema != "" {
+		return err
+	}
+	for id, w := range ss.tx.writes {
+		if o, ok := ss.srv.catalog.Snapshot().Get(id); ok && w.constraint == pe.Constraint {
+			pe.Schema, pe.Table = o.Schema, o.Name
+		}
+	}
+	return err
 }
