@@ -101,8 +101,15 @@ func (f *dbFlags) options(a *app) streamdb.Options {
 	}
 }
 
-// limitHeap tells the garbage collector about --memory, unless GOMEMLIMIT does: it collects harder when the heap comes near it.
+// heapGrowth is the GOGC of servers, in percent. Data paths reuse their memory, and what lives long has few pointers: the collector may wait.
+const heapGrowth = 400
+
+// limitHeap tells the garbage collector about --memory, unless GOMEMLIMIT does: it collects harder when the heap comes near it. Until then
+// it collects rarely, unless GOGC says otherwise.
 func limitHeap(memory int64) {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(heapGrowth)
+	}
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(memory + memory/2)
 	}

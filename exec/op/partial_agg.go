@@ -203,15 +203,31 @@ func (o *partialAggOp) addable(c *types.Chunk) bool {
 			o.vary = append(o.vary, g)
 			continue
 		}
-		if i == p.OnClose && o.marked && slices.Min(v.Int[:c.N]) < o.mark {
+		low := v.Int[c.Row(0)]
+		if !same(v.Int[:c.N], low) {
+			o.vary = append(o.vary, g)
+			if i == p.OnClose {
+				low = slices.Min(v.Int[:c.N])
+			}
+		}
+		if i == p.OnClose && o.marked && low < o.mark {
 			return false
 		}
-		x := v.Int[c.Row(0)]
-		for _, y := range v.Int[:c.N] {
-			if y != x {
-				o.vary = append(o.vary, g)
-				break
-			}
+	}
+	return true
+}
+
+// same reports whether all elements of s are x.
+func same(s []int64, x int64) bool {
+	for len(s) >= 4 {
+		if (s[0]^x)|(s[1]^x)|(s[2]^x)|(s[3]^x) != 0 {
+			return false
+		}
+		s = s[4:]
+	}
+	for _, y := range s {
+		if y != x {
+			return false
 		}
 	}
 	return true
