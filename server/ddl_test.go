@@ -69,6 +69,8 @@ func TestMistakesInDDL(t *testing.T) {
 		{"TRUNCATE v", "42809", `"v" is not a table`},
 		{"TRUNCATE nope", "42P01", `relation "nope" does not exist`},
 		{"COMMENT ON COLUMN n.zz IS 'x'", "42703", `column "zz" of relation "n" does not exist`},
+		{"COMMENT ON TABLE v IS 'x'", "42809", `"v" is not a table`},
+		{"EXPLAIN EXECUTE nope", "26000", ""},
 		{"LOCK TABLE n", "25P01", "LOCK TABLE can only be used in transaction blocks"},
 		{"CREATE INDEX ON n (a)", "0A000", ""},
 		{"PREPARE p AS SELECT nope", "42703", ""},

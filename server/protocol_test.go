@@ -269,6 +269,14 @@ func TestUntypedParameters(t *testing.T) {
 	require.Equal(t, "22P02", string(codeOf(t, s.PgConn().ExecParams(s.d.ctx, "SELECT $1::int", [][]byte{[]byte("x")}, nil, nil, nil).Read().Err)))
 }
 
+func TestExplainExecute(t *testing.T) {
+	s := open(t).connect()
+	s.must("CREATE TABLE t (id int PRIMARY KEY)", "PREPARE p (int) AS SELECT * FROM t WHERE id > $1", "PREPARE i AS INSERT INTO t VALUES (1)")
+	require.NotEmpty(t, s.rows("EXPLAIN EXECUTE p(1)"))
+	require.NotEmpty(t, s.rows("EXPLAIN EXECUTE i"))
+	require.Empty(t, s.rows("TABLE t"))
+}
+
 func TestBadText(t *testing.T) {
 	s := open(t).connect()
 	for _, p := range [][]byte{{0x61, 0, 0x62}, {0xff, 0xfe}} {

@@ -323,6 +323,22 @@ func (d *dispatch) explain(st *sql.Explain) error {
 			return err
 		}
 		p = c.Plan
+	case *sql.Execute:
+		pre := d.ss.prepared[t.Name]
+		if pre == nil {
+			return noStatement(t.Name)
+		}
+		if err := d.ss.fresh(pre); err != nil {
+			return err
+		}
+		switch {
+		case pre.query != nil:
+			p = pre.query.Plan
+		case pre.change != nil:
+			p = pre.change.Plan
+		default:
+			return unsupported(st)
+		}
 	default:
 		return unsupported(st)
 	}

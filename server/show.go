@@ -339,6 +339,9 @@ func (d *dispatch) comment(st *sql.CommentOn) error {
 	if !ok {
 		return atNowhere(undefinedRelation(st.Name))
 	}
+	if want, ok := dropKinds[st.Kind]; ok && o.Kind != want {
+		return pgerr.Newf(pgerr.WrongObjectType, "%q is not a %s", st.Name.Name, st.Kind)
+	}
 	textOf := ""
 	if st.Comment != nil {
 		textOf = *st.Comment
