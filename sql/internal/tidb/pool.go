@@ -1,7 +1,9 @@
 package tidb
 
 import (
+	"reflect"
 	"sync"
+	"unsafe"
 
 	tidb "github.com/pingcap/tidb/pkg/parser"
 	"github.com/pingcap/tidb/pkg/parser/ast"
@@ -16,8 +18,18 @@ var parsers = sync.Pool{New: func() any {
 	install()
 	p := tidb.New()
 	p.SetSQLMode(mode)
-	return p
+	f := reflect.ValueOf(p).Elem().FieldByName("cache")
+	return &pooled{Parser: p, stack: reflect.NewAt(f.Type(), unsafe.Pointer(f.UnsafeAddr())).Elem()}
 }}
+
+// pooled is a parser and its stack. The parser leaves the nodes of the last tree on the stack and, when it reduces an empty production,
+// sets the position of what lies there: without forget it would write into a tree that another session reads by then.
+type pooled struct {
+	*tidb.Parser
+	stack reflect.Value
+}
+
+func (p *pooled) forget() { p.stack.Slice(0, p.stack.Cap()).Clear() }
 
 // Mapping gives the user's offset for an offset of the translated text.
 type Mapping interface {
@@ -30,9 +42,10 @@ type Mapping interface {
 // Parse parses one translated query and rewrites the positions of its nodes to the source: -1 where there is none, the operator's
 // own place for operators, relation for the first offset of a table name.
 func Parse(text string, m Mapping, relation func(schema, name string) int) (ast.StmtNode, error) {
-	p := parsers.Get().(*tidb.Parser)
+	p := parsers.Get().(*pooled)
 	defer parsers.Put(p)
 	st, err := p.ParseOneStmt(text, "", "")
+	p.forget()
 	if err != nil {
 		return nil, err
 	}
