@@ -225,6 +225,14 @@ func (r *run) restart(ctx context.Context, checkpoint bool) error {
 	default:
 		r.restarts++
 		r.report.Restarts++
+		// Views are readable at once, at the epoch of their checkpoint; files mean what was visible before the stop.
+		s, err := r.session(ctx, "")
+		if err != nil {
+			return err
+		}
+		if _, err := s.exec(ctx, "FLUSH"); err != nil {
+			return fmt.Errorf("flush after restart: %w", err)
+		}
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // viewSet holds the materialized views that a mode makes of the queries of a file.
@@ -18,6 +19,7 @@ type viewSet struct {
 	settings []int
 	// defines has the definitions of the file's own views, to know what a DROP touches.
 	defines map[string]string
+	sources []string
 	dirty   bool // relations came or went since the last attempt to create pending views
 }
 
@@ -33,6 +35,9 @@ type view struct {
 	refused string // why it cannot be a view
 }
 
+// sourceTimeout bounds the reading of a source by a view.
+const sourceTimeout = 10 * time.Second
+
 // Queries that mean something else in a view or that read what is not part of the database.
 var (
 	queryForm = regexp.MustCompile(`(?is)^\s*(SELECT|WITH|VALUES|\(\s*SELECT)\b`)
@@ -43,6 +48,7 @@ var (
 	parameter       = regexp.MustCompile(`\$[0-9]`)
 	changesRelation = regexp.MustCompile(`(?is)^\s*(DROP|ALTER)\s+(?:TABLE|VIEW|MATERIALIZED\s+VIEW|SOURCE|SCHEMA|INDEX|SINK)\s+(?:IF\s+EXISTS\s+)?(.*?)(?:\s+(?:CASCADE|RESTRICT|SET|ADD|DROP|RENAME|ALTER|OWNER)\b.*)?$`)
 	definesView     = regexp.MustCompile(`(?is)^\s*CREATE\s+(?:OR\s+REPLACE\s+)?(?:MATERIALIZED\s+)?VIEW\s+(?:IF\s+NOT\s+EXISTS\s+)?("?[\w.]+"?)`)
+	definesSource   = regexp.MustCompile(`(?is)^\s*CREATE\s+SOURCE\s+(?:IF\s+NOT\s+EXISTS\s+)?("?[\w.]+"?)`)
 	isDDL           = regexp.MustCompile(`(?is)^\s*(CREATE|DROP|ALTER|SET|RESET|COMMIT|END|ROLLBACK|ABORT)\b|\bINTO\s+\w+\s+FROM\b`)
 	isSet           = regexp.MustCompile(`(?is)^\s*(SET|RESET)\b`)
 )
@@ -157,6 +163,9 @@ func (v *viewSet) after(ctx context.Context, s *session, at int, rec *record, sq
 	}
 	if m := definesView.FindStringSubmatch(sql); m != nil && succeeded {
 		v.defines[bare(m[1])] = sql
+	}
+	if m := definesSource.FindStringSubmatch(sql); m != nil && succeeded {
+		v.sources = append(v.sources, bare(m[1]))
 	}
 	if rec.wantError && eligible(rec) {
 		problem, err := v.check(ctx, s, at, rec, sql, nil)
@@ -276,12 +285,7 @@ func (v *viewSet) check(ctx context.Context, s *session, at int, rec *record, sq
 			return "  view: create: " + describe(err) + "\n", nil
 		}
 	}
-	_, ferr := s.exec(ctx, "FLUSH")
-	if ferr != nil {
-		return "  view: FLUSH: " + describe(ferr) + "\n", nil
-	}
-	got, err := s.exec(ctx, "SELECT * FROM "+w.name)
-	problem := v.difference(rec, res, got, err)
+	problem := v.compare(ctx, s, w, rec, res)
 	if v.run.mode.views == viewsLate {
 		if _, err := s.exec(ctx, "DROP MATERIALIZED VIEW "+w.name); err != nil {
 			return "", fmt.Errorf("drop the view of the query: %w", err)
@@ -292,6 +296,32 @@ func (v *viewSet) check(ctx context.Context, s *session, at int, rec *record, sq
 		v.run.report.Views++
 	}
 	return problem, nil
+}
+
+// compare reads a view and returns how it differs from what its query must return. A view over a source fills by itself: FLUSH covers what
+// is committed, not what is still to be read outside, so it is looked at until it is right or sourceTimeout has passed.
+func (v *viewSet) compare(ctx context.Context, s *session, w *view, rec *record, res *result) string {
+	look := func() string {
+		if _, err := s.exec(ctx, "FLUSH"); err != nil {
+			return "  view: FLUSH: " + describe(err) + "\n"
+		}
+		got, err := s.exec(ctx, "SELECT * FROM "+w.name)
+		return v.difference(rec, res, got, err)
+	}
+	problem := look()
+	if problem == "" || !v.reads(w.sql, v.sources, nil) {
+		return problem
+	}
+	tick := time.NewTicker(waitEvery)
+	defer tick.Stop()
+	for began := time.Now(); problem != "" && time.Since(began) < sourceTimeout; problem = look() {
+		select {
+		case <-ctx.Done():
+			return problem
+		case <-tick.C:
+		}
+	}
+	return problem
 }
 
 // raises tells whether the view was created to raise errors.
