@@ -263,7 +263,10 @@ func TestPause(t *testing.T) {
 	d.checkpoint()
 	d.checkpoint()
 	require.Equal(t, before, d.query("select k, n from g", d.engine.Epoch()), "stale, and read without waiting")
-	d.create("late", "select sum(s) as s from g", 1)
+	late := d.create("late", "select sum(s) as s from g", 1)
+	at := d.engine.Epoch()
+	d.until("it has begun to wait for the paused one", func() bool { return late.Status() == JobBackfilling && d.engine.Epoch() > at })
+	d.checkpoint() // nor does a checkpoint wait for it
 	d.job("g").Resume()
 	d.wait(d.job("late").CaughtUp(), "the view over the paused one")
 	d.same()
