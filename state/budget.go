@@ -60,6 +60,11 @@ func (b *Budget) Limit() int64 {
 // Over reports whether more is in use than the limit.
 func (b *Budget) Over() bool { return b != nil && b.limit > 0 && b.used.Load() > b.limit }
 
+// OverBy reports whether more is in use than percent of the limit.
+func (b *Budget) OverBy(percent int64) bool {
+	return b != nil && b.limit > 0 && b.used.Load() > b.limit*percent/100
+}
+
 // Soft reports whether so much is in use that what can be evicted should be.
 func (b *Budget) Soft() bool {
 	return b != nil && b.limit > 0 && b.used.Load() > b.limit*softPercent/100

@@ -216,6 +216,7 @@ func (s *Store) settleRuns(runs []run) {
 func (s *Store) begin() func() {
 	done := make(chan struct{})
 	s.flushing.Store(&done)
+	s.flushWanted.Store(false)
 	return func() {
 		s.flushing.Store(nil)
 		close(done)

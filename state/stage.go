@@ -340,6 +340,12 @@ func (it *stageIter) valid(i int) bool { return it.pos[i] >= 0 && it.pos[i] < it
 
 // settle finds the entry that comes first.
 func (it *stageIter) settle() {
+	if len(it.stages) == 1 {
+		if it.ok = it.valid(0); it.ok {
+			it.cur = it.stages[0].entry(it.stages[0].rec(it.pos[0]))
+		}
+		return
+	}
 	best := -1
 	var key []byte
 	for i := len(it.stages) - 1; i >= 0; i-- {

@@ -102,6 +102,9 @@ func (p *Part) findIn(s *stage, h uint64, k []byte) (entry, bool) {
 }
 
 func (p *Part) getStaged(kg uint16, key []byte) ([]byte, bool, error) {
+	if p.news.Load() {
+		p.maintainStaged() // operators that only read must let go of what was ingested, too
+	}
 	k := bytesOf(p.scratchKey(kg, key))
 	h := xxhash.Sum64(k)
 	if e, found := p.findStaged(h, k); found {

@@ -63,6 +63,7 @@ type Store struct {
 	overlayBytes atomic.Int64
 	evictions    atomic.Int64
 	flushing     atomic.Pointer[chan struct{}]
+	flushWanted  atomic.Bool // an operator waits to evict what it keeps
 	unpublished  atomic.Bool // deltas were written that no snapshot describes
 	published    atomic.Pointer[Metrics]
 	background   atomic.Pointer[error] // a failure of Pebble's background work
@@ -292,16 +293,26 @@ func (s *Store) Dirty() bool {
 
 // NeedsFlush reports that overlays use so much memory that the job should seal and Flush, or take its next checkpoint, now.
 func (s *Store) NeedsFlush() bool {
-	return !s.heapOnly && s.budget.Soft() && s.flushing.Load() == nil && s.overlayBytes.Load() > s.budget.fairShare()
+	if s.heapOnly || s.flushing.Load() != nil {
+		return false
+	}
+	return s.flushWanted.Load() || s.budget.Soft() && s.overlayBytes.Load() > s.budget.fairShare()
+}
+
+// RequestFlush asks for a barrier at which operators may evict what they keep outside of their parts, before the next checkpoint.
+func (s *Store) RequestFlush() { s.flushWanted.Store(true) }
+
+// WaitForFlush holds a subtask until what is being written to disk is there. Barriers wait for it meanwhile.
+func (s *Store) WaitForFlush() {
+	if done := s.flushing.Load(); done != nil {
+		<-*done
+	}
 }
 
 // waitForRoom holds a subtask that fills the overlay faster than a running flush empties it, until that flush has ended.
 func (s *Store) waitForRoom() {
-	if !s.budget.Over() {
-		return
-	}
-	if done := s.flushing.Load(); done != nil {
-		<-*done
+	if s.budget.Over() {
+		s.WaitForFlush()
 	}
 }
 

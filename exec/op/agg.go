@@ -41,6 +41,7 @@ type aggOp struct {
 	unsaved  []uint32 // groups to be put at the next checkpoint
 	loaded   []uint32 // groups read from state since the last checkpoint: recently used
 	reported int64
+	chunks   int // since Open, for relieve
 
 	mark     int64
 	marked   bool
@@ -250,6 +251,7 @@ func (o *aggOp) Process(_ int, c *types.Chunk, out Emitter) error {
 			return err
 		}
 	}
+	o.relieve()
 	return nil
 }
 
@@ -410,10 +412,7 @@ func (o *aggOp) Barrier(b checkpoint.Barrier, out Emitter) error {
 		}
 		o.unsaved, o.loaded = o.unsaved[:0], o.loaded[:0]
 	}
-	if d := o.groups.bytes() + int64(len(o.vars))*varBytes*int64(len(o.calls)) - o.reported; d != 0 {
-		o.ctx.Budget.Add(d)
-		o.reported += d
-	}
+	o.account()
 	return nil
 }
 
@@ -572,7 +571,7 @@ func (o *aggOp) dropGroup(g uint32, row []uint64) error {
 }
 
 // due reports whether a live group's window has ended.
-func (o *aggOp) due() bool { return len(o.ends) > 0 && o.firstEnd < o.mark }
+func (o *aggOp) due() bool { return o.marked && len(o.ends) > 0 && o.firstEnd < o.mark }
 
 // closeWindows emits the groups whose window the watermark has passed, of one-shot plans all, and drops them with their state.
 func (o *aggOp) closeWindows(out Emitter) error {

@@ -26,6 +26,44 @@ func (o *aggOp) save() error {
 	return o.marks.save(o.mark)
 }
 
+const (
+	// relieveChunks is how many chunks pass between two looks at the budget.
+	relieveChunks = 8
+	// relievePercent of the budget is where an aggregation waits for what is being written: groups that come in meanwhile can be evicted only
+	// at the barrier behind it.
+	relievePercent = 130
+	// relieveMinBytes is what eviction must bring: a small table does not make barriers for others that hold the memory.
+	relieveMinBytes = 1 << 20
+	// dirtyBytes is a rough size of what the first touch of a group in an epoch keeps, per call.
+	dirtyBytes = 32
+)
+
+// account tells the budget what the groups take.
+func (o *aggOp) account() {
+	n := o.groups.bytes() + int64(len(o.vars))*varBytes*int64(len(o.calls)) + int64(len(o.dirty)*(len(o.calls)+1))*dirtyBytes
+	if d := n - o.reported; d != 0 {
+		o.ctx.Budget.Add(d)
+		o.reported += d
+	}
+}
+
+// relieve keeps the groups near the budget between two checkpoints: it asks for a barrier to evict at, and waits when it would have to
+// outgrow the budget until that one comes.
+func (o *aggOp) relieve() {
+	o.chunks++
+	if o.chunks%relieveChunks != 0 || o.state.part == nil || o.node.Agg.OnClose >= 0 || o.node.Agg.Global {
+		return
+	}
+	o.account()
+	if !o.ctx.Budget.Over() || o.groups.bytes() < relieveMinBytes {
+		return
+	}
+	if o.ctx.Budget.OverBy(relievePercent) {
+		o.ctx.Store.WaitForFlush()
+	}
+	o.ctx.Store.RequestFlush()
+}
+
 // evict keeps only the groups used since the last checkpoint; all are in state.
 func (o *aggOp) evict() {
 	old, oldVars := o.groups, o.vars
