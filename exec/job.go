@@ -12,6 +12,7 @@ import (
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/state"
+	"github.com/streamdb/streamdb/types"
 )
 
 // JobStatus is where a job is in its life.
@@ -39,7 +40,8 @@ type JobSpec struct {
 	Plan        *plan.Plan
 	Parallelism int
 	Backend     state.BackendType
-	Raise       bool // on_error = raise: readers get the first error instead of a warning
+	Format      *types.Format // text forms and time zone of expressions; nil: the defaults
+	Raise       bool          // on_error = raise: readers get the first error instead of a warning
 }
 
 // Job is the running graph of one relation. It owns its goroutines, its state store, and its part of checkpoints.

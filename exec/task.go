@@ -254,6 +254,9 @@ func (t *subtask) build(parallelism int, byFrag map[int][]*subtask) error {
 	r := t.run
 	groups := state.SubtaskRange(r.engine.cfg.MaxPar, parallelism, t.index)
 	env := r.engine.jobEnv()
+	if r.job.Spec.Format != nil {
+		env.Format = r.job.Spec.Format
+	}
 	var make1 func(pn *plan.Node) (*node, error)
 	make1 = func(pn *plan.Node) (*node, error) {
 		n := &node{plan: pn, task: t, out: &counters{}}

@@ -103,6 +103,11 @@ func (d *dispatch) viewOptions(opts []sql.Option) (settings map[string]string, b
 			settings[st.name] = v.get(st.name)
 		}
 	}
+	for _, name := range formatSettings() {
+		if st, err := v.srv.table.find(name); err == nil && v.get(name) != st.value {
+			settings[st.name] = v.get(name)
+		}
+	}
 	background = v.get("background_ddl") == "on"
 	for _, o := range opts {
 		if strings.EqualFold(o.Name, "background") {

@@ -496,6 +496,7 @@ func (s *Server) createJob(o *catalog.Object, from *checkpoint.JobState) (*exec.
 	}
 	return s.engine.CreateJob(exec.JobSpec{
 		ID: o.ID, Name: o.Name, Plan: &p, Parallelism: par, Backend: backend, Raise: o.Settings["on_error"] == "raise",
+		Format: textFormat(o.Settings),
 	}, from)
 }
 

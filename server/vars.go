@@ -202,28 +202,38 @@ func (v *sessionVars) reported() []pgwire.Param {
 
 func (v *sessionVars) format() *types.Format {
 	if v.fmt == nil {
-		loc, _, err := loadZone(v.vals["TimeZone"])
-		if err != nil {
-			loc = time.UTC
-		}
-		f := types.DefaultFormat()
-		f.Location = loc
-		f.ByteaEscape = v.vals["bytea_output"] == "escape"
-		if n, err := strconv.Atoi(v.vals["extra_float_digits"]); err == nil {
-			f.ExtraFloatDigits = n
-		}
-		switch v.vals["IntervalStyle"] {
-		case "postgres_verbose":
-			f.IntervalStyle = types.IntervalPostgresVerbose
-		case "sql_standard":
-			f.IntervalStyle = types.IntervalSQLStandard
-		case "iso_8601":
-			f.IntervalStyle = types.IntervalISO8601
-		}
-		f.Now = time.Now()
-		v.fmt = f
+		v.fmt = textFormat(v.vals)
+		v.fmt.Now = time.Now()
 	}
 	return v.fmt
+}
+
+// formatSettings are the settings that the results of expressions depend on. A materialized view keeps those of the session that created it.
+func formatSettings() []string {
+	return []string{"TimeZone", "IntervalStyle", "bytea_output", "extra_float_digits"}
+}
+
+// textFormat returns the text forms that settings ask for; what is missing has its default.
+func textFormat(vals map[string]string) *types.Format {
+	f := types.DefaultFormat()
+	if zone := vals["TimeZone"]; zone != "" {
+		if loc, _, err := loadZone(zone); err == nil {
+			f.Location = loc
+		}
+	}
+	f.ByteaEscape = vals["bytea_output"] == "escape"
+	if n, err := strconv.Atoi(vals["extra_float_digits"]); err == nil {
+		f.ExtraFloatDigits = n
+	}
+	switch vals["IntervalStyle"] {
+	case "postgres_verbose":
+		f.IntervalStyle = types.IntervalPostgresVerbose
+	case "sql_standard":
+		f.IntervalStyle = types.IntervalSQLStandard
+	case "iso_8601":
+		f.IntervalStyle = types.IntervalISO8601
+	}
+	return f
 }
 
 // searchPath returns the schemas looked at, without those that are implied.
