@@ -71,22 +71,22 @@ func TestEmptySourceEnds(t *testing.T) {
 // TestWindowsCloseAtTheEnd: the end of the source closes all windows, once, also after a restart; before it only those that are over are out.
 func TestWindowsCloseAtTheEnd(t *testing.T) {
 	d := openDB(t, testOptions{})
-	// Microseconds since 2000-01-01: windows of one second over two splits.
+	// Microseconds since 2000-01-01, before it: no watermark yet must not mean that the year 2000 has come. Windows of one second over two splits.
 	a, b := "a", "b"
 	for splitOwner(a, 2) == splitOwner(b, 2) {
 		b += "b" // watermarks are per subtask: the order of splits within one would decide
 	}
-	d.script.add(a, "1,3000000", "2,3500000", "3,6500000")
-	d.script.add(b, "4,3100000", "5,6600000", "6,7700000")
+	d.script.add(a, "1,-7000000", "2,-6500000", "3,-3500000")
+	d.script.add(b, "4,-6900000", "5,-3400000", "6,-2300000")
 	d.source("src", "id int8, ts timestamp", "ts ts")
 	d.view("w", "select window_start, count(*) as n from tumble(src, ts, interval '1 second') group by window_start, window_end emit on window close", 2)
 	d.until("what is over is out", func() bool { return len(d.query("select n from w", 0)) > 0 })
-	require.Equal(t, []string{"2000-01-01 00:00:03,3"}, d.query("select window_start, n from w", 0))
+	require.Equal(t, []string{"1999-12-31 23:59:53,3"}, d.query("select window_start, n from w", 0))
 	d.checkpoint()
 	d.reopen()
 	d.script.end()
 	d.until("its end", d.job("w").SourcesEnded)
-	require.Equal(t, []string{"2000-01-01 00:00:03,3", "2000-01-01 00:00:06,2", "2000-01-01 00:00:07,1"}, d.query("select window_start, n from w", 0))
+	require.Equal(t, []string{"1999-12-31 23:59:53,3", "1999-12-31 23:59:56,2", "1999-12-31 23:59:57,1"}, d.query("select window_start, n from w", 0))
 	require.Empty(t, d.job("w").Errors(), "no row was late")
 	d.checkpoint()
 	d.reopen()
