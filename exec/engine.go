@@ -72,6 +72,9 @@ type Engine struct {
 	rels map[uint64]*Relation
 	jobs map[uint64]*Job
 
+	holdMu sync.Mutex
+	holds  map[uint64]int // epochs that transaction blocks see, with their number
+
 	low     atomic.Uint64 // cached lowEpoch
 	lowAt   atomic.Int64  // when it was computed, monotonic ns
 	started time.Time
@@ -189,9 +192,9 @@ func (e *Engine) newRelation(id uint64, name string, schema types.Schema, key []
 const lowEpochAge = 20 * time.Millisecond
 
 // lowEpoch returns an epoch that every advancing relation has reached: readers of several relations never need an older one.
-func (e *Engine) lowEpoch() uint64 {
+func (e *Engine) lowEpoch(fresh bool) uint64 {
 	now := int64(time.Since(e.started))
-	if at := e.lowAt.Load(); at != 0 && now-at < int64(lowEpochAge) {
+	if at := e.lowAt.Load(); !fresh && at != 0 && now-at < int64(lowEpochAge) {
 		return e.low.Load()
 	}
 	e.mu.Lock()
@@ -206,6 +209,7 @@ func (e *Engine) lowEpoch() uint64 {
 			low = min(low, r.Closed())
 		}
 	}
+	low = e.heldBelow(low)
 	e.low.Store(low)
 	e.lowAt.Store(now)
 	return low

@@ -83,7 +83,11 @@ func (r *Relation) publish(epoch, through uint64, views []*state.View) {
 	for _, w := range views {
 		v.Rows += w.Len()
 	}
-	low := r.engine.lowEpoch()
+	r.mu.Lock()
+	crowded := len(r.versions) >= maxVersions
+	r.mu.Unlock()
+	// Versions that are dropped for their number alone must not be the one that the slowest needs: an old answer would not do.
+	low := r.engine.lowEpoch(crowded)
 	r.mu.Lock()
 	var old []*Version
 	// After a restart from a checkpoint epochs come again: what was published then gives way.
@@ -175,19 +179,19 @@ func (p *Pinned) Release() {
 // Pin pins, for all relations, the newest epoch that all have published and that is not before minEpoch, waiting for it where need be.
 // Relations whose job is stopped, paused or failing are not waited for.
 func (e *Engine) Pin(ctx context.Context, rels []*Relation, minEpoch uint64) (*Pinned, error) {
-	return e.pin(ctx, rels, minEpoch, pinPatient)
+	return e.pin(ctx, rels, minEpoch, false)
 }
 
 // pinAdvancing is Pin for a job that goes on from the pinned epoch with the change logs: every relation has to be pinned at that very epoch,
 // however long it takes.
 func (e *Engine) pinAdvancing(ctx context.Context, rels []*Relation, minEpoch uint64) (*Pinned, error) {
-	return e.pin(ctx, rels, minEpoch, pinAllOf)
+	return e.pin(ctx, rels, minEpoch, true)
 }
 
-func (e *Engine) pin(ctx context.Context, rels []*Relation, minEpoch uint64, mode pinMode) (*Pinned, error) {
+func (e *Engine) pin(ctx context.Context, rels []*Relation, minEpoch uint64, all bool) (*Pinned, error) {
 	for {
 		changed := e.progress.wait()
-		if p := e.tryPin(rels, minEpoch, mode); p != nil {
+		if p := e.tryPin(rels, minEpoch, all); p != nil {
 			return p, nil
 		}
 		select {
@@ -198,18 +202,144 @@ func (e *Engine) pin(ctx context.Context, rels []*Relation, minEpoch uint64, mod
 	}
 }
 
-// PinAll pins every relation that has a version, for the snapshot of a transaction block. It does not wait for views that are being filled
-// again: the block may have nothing to do with them.
-func (e *Engine) PinAll(ctx context.Context, minEpoch uint64) (*Pinned, error) {
+// Snapshot is the instant that a transaction block sees: all tables as of the newest commit, and views at the same epoch, which those that
+// lag reach while the block goes on. Not safe for concurrent use.
+type Snapshot struct {
+	engine *Engine
+	pins   Pinned
+	held   bool
+}
+
+// Snapshot takes the present instant. Nothing is waited for.
+func (e *Engine) Snapshot() *Snapshot {
+	for {
+		if s := e.trySnapshot(); s != nil {
+			return s
+		}
+	}
+}
+
+// trySnapshot fails when an epoch was closed meanwhile and a table no longer has the version.
+func (e *Engine) trySnapshot() *Snapshot {
+	s := &Snapshot{engine: e, pins: Pinned{Versions: map[uint64]*Version{}}}
+	s.pins.Epoch = e.hold()
+	s.held = true
 	e.mu.Lock()
 	rels := make([]*Relation, 0, len(e.rels))
 	for _, r := range e.rels {
-		if r.hasVersion() {
-			rels = append(rels, r)
-		}
+		rels = append(rels, r)
 	}
 	e.mu.Unlock()
-	return e.pin(ctx, rels, minEpoch, pinHasty)
+	for _, r := range rels {
+		if r.job != nil && (!r.job.advancing() || r.Closed() < s.pins.Epoch) {
+			continue
+		}
+		v := r.pinAt(s.pins.Epoch)
+		if v == nil && r.job == nil && r.hasVersion() {
+			s.Release()
+			return nil
+		}
+		if v != nil {
+			s.pins.Versions[r.ID] = v
+		}
+	}
+	return s
+}
+
+// Pin returns the pins of the snapshot with rels among them, waiting for views that have not reached its epoch yet. The pins belong to the
+// snapshot. Relations that came to be after it are seen as they are now.
+func (s *Snapshot) Pin(ctx context.Context, rels []*Relation) (*Pinned, error) {
+	for _, r := range rels {
+		if s.pins.Versions[r.ID] != nil {
+			continue
+		}
+		more, err := s.engine.Pin(ctx, []*Relation{r}, s.pins.Epoch)
+		if err != nil {
+			return nil, err
+		}
+		if v := r.pinAt(s.pins.Epoch); v != nil {
+			more.Release()
+			s.pins.Versions[r.ID] = v
+			continue
+		}
+		for id, v := range more.Versions {
+			s.pins.Versions[id] = v
+		}
+		s.pins.Stale = append(s.pins.Stale, more.Stale...)
+	}
+	return &s.pins, nil
+}
+
+// Release gives the snapshot back.
+func (s *Snapshot) Release() {
+	s.pins.Release()
+	if s.held {
+		s.held = false
+		s.engine.unhold(s.pins.Epoch)
+	}
+}
+
+// hold keeps the versions of the newest closed epoch from being dropped, and returns it.
+func (e *Engine) hold() uint64 {
+	e.holdMu.Lock()
+	defer e.holdMu.Unlock()
+	epoch := e.clock.closed.Load()
+	if e.holds == nil {
+		e.holds = map[uint64]int{}
+	}
+	e.holds[epoch]++
+	return epoch
+}
+
+func (e *Engine) unhold(epoch uint64) {
+	e.holdMu.Lock()
+	defer e.holdMu.Unlock()
+	if e.holds[epoch]--; e.holds[epoch] == 0 {
+		delete(e.holds, epoch)
+	}
+}
+
+// heldBelow returns the oldest epoch that a transaction block holds, or low when that is older.
+func (e *Engine) heldBelow(low uint64) uint64 {
+	e.holdMu.Lock()
+	defer e.holdMu.Unlock()
+	for epoch := range e.holds {
+		low = min(low, epoch)
+	}
+	return low
+}
+
+// heldIn returns the oldest epoch in [from, through] that a transaction block holds.
+func (e *Engine) heldIn(from, through uint64) (epoch uint64, ok bool) {
+	e.holdMu.Lock()
+	defer e.holdMu.Unlock()
+	for h := range e.holds {
+		if from <= h && h <= through && (!ok || h < epoch) {
+			epoch, ok = h, true
+		}
+	}
+	return epoch, ok
+}
+
+// pinAt pins the version that is the content at epoch, nil when it is not there (any more, or yet).
+func (r *Relation) pinAt(epoch uint64) *Version {
+	if r.Closed() < epoch {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := len(r.versions) - 1; i >= 0; i-- {
+		v := r.versions[i]
+		if v.Epoch > epoch {
+			continue
+		}
+		if i == len(r.versions)-1 || v.through >= epoch {
+			v.retain()
+			return v
+		}
+		return nil
+	}
+	return nil
 }
 
 // PinOne pins a single relation: without the bookkeeping of a set when the newest version will do, which is what it almost always does.
@@ -232,25 +362,11 @@ func (e *Engine) PinOne(ctx context.Context, r *Relation, minEpoch uint64) (v *V
 	return v, pins, nil
 }
 
-// pinMode tells for which relations a pin waits.
-type pinMode uint8
-
-const (
-	pinPatient pinMode = iota // for those that advance, or are being filled
-	pinHasty                  // not for those that are being filled again
-	pinAllOf                  // for all, whatever their state
-)
-
-// waitsFor reports whether r has to be pinned at the common epoch.
-func (m pinMode) waitsFor(r *Relation) bool {
-	if r.job == nil || m == pinAllOf {
-		return true
-	}
-	return r.job.advancing() && (m == pinPatient || r.job.Status() != JobBackfilling)
-}
+// waitsFor reports whether r has to be pinned at the common epoch: with all whatever its state, otherwise if its job goes on.
+func waitsFor(r *Relation, all bool) bool { return r.job == nil || all || r.job.advancing() }
 
 // tryPin pins rels at one epoch if that is possible now. Those that need not take part are pinned at what they have.
-func (e *Engine) tryPin(rels []*Relation, minEpoch uint64, mode pinMode) *Pinned {
+func (e *Engine) tryPin(rels []*Relation, minEpoch uint64, all bool) *Pinned {
 	p := &Pinned{Versions: make(map[uint64]*Version, len(rels))}
 	if len(rels) == 0 {
 		p.Epoch = e.clock.closed.Load()
@@ -259,7 +375,7 @@ func (e *Engine) tryPin(rels []*Relation, minEpoch uint64, mode pinMode) *Pinned
 	epoch := uint64(math.MaxUint64)
 	live := make([]*Relation, 0, len(rels))
 	for _, r := range rels {
-		if !mode.waitsFor(r) {
+		if !waitsFor(r, all) {
 			if v := r.Latest(); v != nil {
 				p.Versions[r.ID] = v
 				p.Stale = append(p.Stale, r.Name)
@@ -296,18 +412,7 @@ func (e *Engine) tryPin(rels []*Relation, minEpoch uint64, mode pinMode) *Pinned
 	}
 	p.Epoch = epoch
 	for _, r := range live {
-		r.mu.Lock()
-		var got *Version
-		for i := len(r.versions) - 1; i >= 0; i-- {
-			if v := r.versions[i]; v.Epoch <= epoch {
-				if i == len(r.versions)-1 || v.through >= epoch {
-					got = v
-					v.retain()
-				}
-				break
-			}
-		}
-		r.mu.Unlock()
+		got := r.pinAt(epoch)
 		if got == nil { // dropped meanwhile
 			p.Release()
 			return nil

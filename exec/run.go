@@ -335,6 +335,9 @@ func (r *run) next() (b checkpoint.Barrier, firstChange uint64, ok bool, err err
 		return cp, cp.Epoch, true, nil
 	}
 	b = checkpoint.Barrier{Epoch: min(limit, (first+barrierStride-1)/barrierStride*barrierStride), Triggered: time.Now()}
+	if h, ok := r.engine.heldIn(first, b.Epoch); ok {
+		b.Epoch = h // a transaction block will read the view at that epoch
+	}
 	if hasCP && cp.Epoch <= b.Epoch {
 		b = cp
 	}

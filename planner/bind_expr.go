@@ -310,6 +310,9 @@ func (x *exprCtx) tableOID(e *pgext.Column) *Relation {
 
 // tableRow is the row of a FROM item; a function's single column stands for itself, as in PostgreSQL.
 func (x *exprCtx) tableRow(t *rangeTable, pos int) (*expr.Expr, error) {
+	if t.scalar {
+		return x.b.md.ref(t.cols[0].id), nil
+	}
 	r := &expr.Expr{Kind: expr.Row, Type: types.T(types.OIDRecord), Pos: pos}
 	for _, c := range t.cols {
 		r.Args = append(r.Args, x.b.md.ref(c.id))

@@ -93,7 +93,9 @@ func (b *binder) tableFunction(f *pgext.TableFunction, lat *scope, ev *env) (*no
 		un.in, un.ordinal = []*node{base}, ord
 		n = un
 	}
+	t.scalar = len(t.cols) == 1
 	if f.Ordinality {
+		t.scalar = false
 		b.md.cols[ord].notNull = true
 		t.cols = append(t.cols, scopeCol{"ordinality", ord})
 	}

@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"bytes"
+
 	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/sql/expr"
 	"github.com/streamdb/streamdb/types"
@@ -504,7 +506,8 @@ func sameExpr(a, b *expr.Expr) bool {
 		if a.Const.Null || b.Const.Null {
 			return a.Const.Null == b.Const.Null
 		}
-		if a.Const.Num.Scale != b.Const.Num.Scale || !types.EqualDatum(*a.Const, *b.Const) {
+		// Equal is not the same: 1.0 and 1.00, '1 day' and '24 hours' compare equal and mean different things.
+		if !bytes.Equal(types.AppendDatumRow(nil, []types.Datum{*a.Const}), types.AppendDatumRow(nil, []types.Datum{*b.Const})) {
 			return false
 		}
 	}

@@ -22,6 +22,8 @@ type rangeTable struct {
 	key []int
 	// anyName: the qualifier does not matter (expressions over a relation whose name the planner is not told).
 	anyName bool
+	// scalar: a function that returns one value; the name stands for that, not for a row.
+	scalar bool
 }
 
 // scope is what column references see at one query level.

@@ -112,30 +112,15 @@ func (ss *session) pin(ctx context.Context, ids []uint64) (pins *exec.Pinned, ow
 		pins, err = e.Pin(ctx, rels, ss.written)
 		return pins, true, err
 	}
-	if ss.tx.pinned == nil {
-		if pins, err = e.PinAll(ctx, ss.written); err != nil {
-			return nil, false, err
-		}
-		ss.tx.pinned = pins
+	if ss.tx.snapshot == nil {
+		ss.tx.snapshot = e.Snapshot()
 	}
-	for _, id := range ids {
-		if ss.tx.pinned.Versions[id] != nil {
-			continue
-		}
-		// The relation is younger than the snapshot, or had no rows published then.
-		rels, err := e.Relations([]uint64{id})
-		if err != nil {
-			return nil, false, err
-		}
-		more, err := e.Pin(ctx, rels, ss.written)
-		if err != nil {
-			return nil, false, err
-		}
-		for k, v := range more.Versions {
-			ss.tx.pinned.Versions[k] = v
-		}
+	rels, err := e.Relations(ids)
+	if err != nil {
+		return nil, false, err
 	}
-	return ss.tx.pinned, false, nil
+	pins, err = ss.tx.snapshot.Pin(ctx, rels)
+	return pins, false, err
 }
 
 // warnAbout tells the reader of views that miss rows or lag behind, or fails where the view asks for that.

@@ -23,7 +23,7 @@ type txn struct {
 	failed   bool
 	at       time.Time
 	started  bool
-	pinned   *exec.Pinned // snapshot of a block, taken at its first read
+	snapshot *exec.Snapshot // of a block, taken at its first read
 	writes   map[uint64]*tableWrites
 	order    []uint64
 	saved    []savepoint
@@ -51,9 +51,9 @@ func (t *txn) begin() {
 }
 
 func (t *txn) release() {
-	if t.pinned != nil {
-		t.pinned.Release()
-		t.pinned = nil
+	if t.snapshot != nil {
+		t.snapshot.Release()
+		t.snapshot = nil
 	}
 	t.writes, t.order = nil, nil
 }
