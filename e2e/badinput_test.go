@@ -55,7 +55,7 @@ func TestBadRows(t *testing.T) {
 	c.wait(`SELECT count(*) FROM v_rows`, "3")
 	require.Equal(t, "1|one|10\n3|three|30\n5|five|50", lines(c.exec(`SELECT * FROM v_rows`)))
 	c.wait(`SELECT count(*) FROM streamdb.errors WHERE job = 'v_rows'`, "2")
-	for _, r := range c.exec(`SELECT code, message, "row" FROM streamdb.errors`) {
+	for _, r := range c.exec(`SELECT sqlstate, message, "row" FROM streamdb.errors`) {
 		t.Log(strings.Join(r, " | "))
 	}
 
@@ -66,7 +66,7 @@ func TestBadRows(t *testing.T) {
 	c.exec(`FLUSH`)
 	require.Equal(t, "1|10\n3|2", lines(c.exec(`SELECT * FROM v_divided`)))
 	require.Equal(t, "60", c.value(`SELECT total FROM v_sum`))
-	require.Equal(t, "22012", c.value(`SELECT code FROM streamdb.errors WHERE job = 'v_divided'`))
+	require.Equal(t, "22012", c.value(`SELECT sqlstate FROM streamdb.errors WHERE job = 'v_divided'`))
 	c.exec(`CHECKPOINT`)
 	p.kill()
 	p = serve(t, serveOptions{dataDir: filepath.Join(dir, "data"), settings: crashSettings})

@@ -26,6 +26,8 @@ type session struct {
 	written  uint64
 	prepared map[string]*prepared
 	portals  map[string]*portal
+	info     *catalog.Info
+	infoOf   *catalog.Snapshot
 	began    time.Time
 	running  string // statement text, for streamdb.sessions
 }
@@ -164,8 +166,16 @@ func (ss *session) env(args []types.Datum) *expr.Env {
 	return &expr.Env{
 		Format: ss.vars.format(), Params: args, TxnTime: ss.tx.at.Sub(pgEpoch).Microseconds(), StmtTime: time.Since(pgEpoch).Microseconds(),
 		User: ss.vars.get("role_user"), Database: databaseName, Schemas: ss.vars.searchPath(), Settings: ss.vars.lookup,
-		Catalog: ss.srv.catalogInfo(), SessionID: ss.params.ProcessID,
+		Catalog: ss.catalogInfo(), SessionID: ss.params.ProcessID,
 	}
+}
+
+// catalogInfo answers the catalogue functions of expressions; it is made once per state of the catalog.
+func (ss *session) catalogInfo() expr.CatalogInfo {
+	if snap := ss.srv.catalog.Snapshot(); ss.info == nil || ss.infoOf != snap {
+		ss.info, ss.infoOf = catalog.NewInfo(ss.systemData()), snap
+	}
+	return ss.info
 }
 
 func (ss *session) notice(severity string, code pgerr.Code, format string, args ...any) error {

@@ -53,6 +53,7 @@ func settings() []setting {
 		{name: "client_encoding", value: "UTF8", report: true, check: utf8Only, doc: "Encoding of the client; only UTF8."},
 		{name: "client_min_messages", value: "notice", doc: "Least severity of messages sent to the client."},
 		{name: "DateStyle", value: "ISO, MDY", report: true, check: dateStyle, doc: "Text form of dates; output is always ISO."},
+		{name: "default_table_access_method", value: "heap", doc: "Accepted for compatibility."},
 		{name: "default_transaction_isolation", value: "repeatable read", check: isolation, doc: "Isolation of transaction blocks: always a snapshot."},
 		{name: "default_transaction_read_only", value: "off", report: true, check: boolean, doc: "Refuse writes in new transaction blocks."},
 		{name: "extra_float_digits", value: "1", check: integer(-15, 3), doc: "Digits of floating-point text; 1 and more: shortest exact."},

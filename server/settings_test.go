@@ -11,7 +11,7 @@ import (
 
 // otherValue is a valid value that differs from the default, by setting.
 var otherValue = map[string]string{
-	"application_name": "app", "bytea_output": "escape", "client_encoding": "SQL_ASCII", "client_min_messages": "warning", "default_transaction_isolation": "serializable",
+	"application_name": "app", "bytea_output": "escape", "client_encoding": "SQL_ASCII", "client_min_messages": "warning", "default_table_access_method": "columnar", "default_transaction_isolation": "serializable",
 	"default_transaction_read_only": "on", "extra_float_digits": "3", "idle_in_transaction_session_timeout": "5s", "IntervalStyle": "iso_8601", "lc_messages": "C.UTF-8",
 	"lc_monetary": "C.UTF-8", "lc_numeric": "C.UTF-8", "lc_time": "C.UTF-8", "lock_timeout": "5min", "search_path": "a, \"B c\"", "statement_timeout": "2s",
 	"synchronous_commit": "remote", "TimeZone": "Europe/Berlin", "background_ddl": "on", "streamdb.disabled_rules": "fold_constants", "parallelism": "3",

@@ -175,20 +175,32 @@ func unsupported(st sql.Statement) error {
 }
 
 func (d *dispatch) checkpoint() error {
+	if err := d.commitFirst(); err != nil {
+		return err
+	}
 	if _, err := d.ss.srv.coord.Trigger(d.ctx, nil); err != nil {
 		return err
 	}
 	return d.complete("CHECKPOINT")
 }
 
+// commitFirst ends an implicit transaction before a statement that is about what was committed: in `INSERT …; CHECKPOINT` the rows belong to
+// the checkpoint.
+func (d *dispatch) commitFirst() error {
+	if d.ss.tx.explicit || len(d.ss.tx.writes) == 0 {
+		return nil
+	}
+	return d.ss.commitKeeping(d.ctx, d.portal)
+}
+
 func (d *dispatch) flush() error {
-	if err := d.endStatement(); err != nil {
+	if err := d.commitFirst(); err != nil {
 		return err
 	}
 	if err := d.ss.srv.engine.Flush(d.ctx); err != nil {
 		return err
 	}
-	return d.w.CommandComplete("FLUSH")
+	return d.complete("FLUSH")
 }
 
 func statementName(st sql.Statement) string {

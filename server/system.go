@@ -46,7 +46,7 @@ func streamdbRelations() []systemRelation {
 
 func errorColumns() []catalog.Column {
 	return []catalog.Column{
-		column("job_id", types.Int8), column("job", types.Text), column("operator_id", types.Int8), column("operator", types.Text), column("code", types.Text),
+		column("job_id", types.Int8), column("job", types.Text), column("operator_id", types.Int8), column("operator", types.Text), column("sqlstate", types.Text),
 		column("message", types.Text), column("row", types.JSONB), column("weight", types.Int8),
 	}
 }
