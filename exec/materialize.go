@@ -18,7 +18,6 @@ const materializeTable uint32 = 0xFFFFFF00
 // State: table materializeTable, Ordered, key = memcomparable key of KeyColumns, value = all columns by types.AppendRow.
 type materializeOp struct {
 	run    *run
-	node   *node
 	part   *state.Part
 	keys   []int
 	types  []types.Type

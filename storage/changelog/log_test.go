@@ -27,7 +27,6 @@ func chunk(rows int, v int64) *types.Chunk {
 type modelReader struct {
 	r    *Reader
 	from uint64
-	seen []string
 }
 
 // model is the log as a plain list that forgets nothing.
