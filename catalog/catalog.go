@@ -72,6 +72,7 @@ type Object struct {
 	Settings   map[string]string `json:"settings,omitempty"`
 	DependsOn  []uint64          `json:"depends_on,omitempty"`
 	AppendOnly bool              `json:"append_only,omitempty"`
+	Paused     bool              `json:"paused,omitempty"`   // by PAUSE, until RESUME
 	Creating   bool              `json:"creating,omitempty"` // a view that has not caught up: dropped at restart unless it runs in the background
 	Comment    string            `json:"comment,omitempty"`
 }

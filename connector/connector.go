@@ -87,7 +87,7 @@ type Reader interface {
 	Close() error
 }
 
-// ErrorSink takes rows that could not be decoded: where (split, offset or line), why, and the raw text, cut to a named limit.
+// ErrorSink takes rows that could not be decoded, and with severity NOTICE remarks that concern no row: where (split, offset or line), why, and the raw text, cut to a named limit.
 type ErrorSink interface {
 	BadRow(split string, where string, err error, raw []byte)
 }

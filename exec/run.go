@@ -281,7 +281,9 @@ func (r *run) first() error {
 	r.pins.Release()
 	r.pins, r.backfill = nil, false
 	r.running()
-	r.job.caughtUpOnce()
+	if len(r.sources) == 0 {
+		r.job.caughtUpOnce()
+	}
 	r.engine.progress.notify()
 	return nil
 }
@@ -397,7 +399,7 @@ func (r *run) advance(b checkpoint.Barrier, firstChange uint64) error {
 		return nil
 	}
 	r.taken = r.taken || r.live() || r.inputsChanged(b.Epoch)
-	ended := r.sourcesEnded()
+	ended, caught := r.sourcesEnded(), r.caught()
 	if b.Checkpoint == 0 && r.store.NeedsFlush() {
 		b.Checkpoint = flushOnly
 	}
@@ -405,6 +407,9 @@ func (r *run) advance(b checkpoint.Barrier, firstChange uint64) error {
 		return err
 	}
 	r.publish(b, firstChange)
+	if caught {
+		r.job.caughtUpOnce() // all that the sources held is in what was published
+	}
 	if b.Checkpoint != 0 && b.Checkpoint != flushOnly {
 		r.cut(b)
 	}
@@ -631,5 +636,6 @@ type sourceNode struct {
 	taken  map[string]bool
 	mu     sync.Mutex
 	final  bool // no further splits will come
+	stored bool // holds rows that can be caught up with, unlike a generator that never ends
 	status map[string]SplitStats
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/streamdb/streamdb/connector"
 	"github.com/streamdb/streamdb/exec/op"
+	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/types"
 )
@@ -40,6 +41,7 @@ type sourceLeaf struct {
 	endSeen  bool        // all splits have ended
 	passed   atomic.Bool // and a barrier has been passed since
 	assigned bool        // has been told of its splits, or that it has none
+	caught   atomic.Bool // every split has been read to where it ended, or paused, at least once
 	align    alignment
 }
 
@@ -47,6 +49,7 @@ type splitReader struct {
 	id     string
 	reader connector.Reader
 	wakeAt time.Time // idle until then
+	caught bool      // has been idle at least once
 }
 
 func (t *subtask) addSource(n *node, parallelism int) error {
@@ -62,7 +65,7 @@ func (t *subtask) addSource(n *node, parallelism int) error {
 		if err != nil {
 			return err
 		}
-		sn = &sourceNode{node: n.plan, source: src, taken: map[string]bool{}}
+		sn = &sourceNode{node: n.plan, source: src, taken: map[string]bool{}, stored: src.Bounded() || n.plan.Source.Encode != ""}
 		r.sources = append(r.sources, sn)
 	}
 	ts := n.plan.Schema.Types()
@@ -94,15 +97,16 @@ func (e *Engine) openSource(ctx context.Context, s *plan.Source) (connector.Sour
 func (s *sourceNode) discover(r *run) error {
 	tick := time.NewTicker(discoverInterval)
 	defer tick.Stop()
-	failures := 0
+	failures, told := 0, false
 	for {
 		splits, err := s.source.Splits(r.ctx)
 		if err == nil {
 			failures = 0
 			bounded := s.source.Bounded()
-			if err := s.assign(splits, bounded); err != nil || bounded {
+			if err := s.assign(splits, bounded, !told); err != nil || bounded {
 				return err
 			}
+			told = true
 		} else if failures++; failures > maxDiscoverFailures {
 			return err
 		}
@@ -114,8 +118,8 @@ func (s *sourceNode) discover(r *run) error {
 	}
 }
 
-// assign hands out the splits that are new. With final the subtasks learn that no more will come.
-func (s *sourceNode) assign(splits []connector.Split, final bool) error {
+// assign hands out the splits that are new. With final the subtasks learn that no more will come; with first they are told also when there are none.
+func (s *sourceNode) assign(splits []connector.Split, final, first bool) error {
 	batches := make([]splitAssignment, len(s.subs))
 	fresh := false
 	for _, sp := range splits {
@@ -126,7 +130,7 @@ func (s *sourceNode) assign(splits []connector.Split, final bool) error {
 		i := splitOwner(sp.ID, len(s.subs))
 		batches[i].splits = append(batches[i].splits, sp)
 	}
-	if !fresh && !final {
+	if !fresh && !final && !first {
 		return nil
 	}
 	for i, l := range s.subs {
@@ -187,6 +191,7 @@ func (t *subtask) assign(as []splitAssignment) error {
 			}
 			l.final, l.assigned = a.final, true
 			l.checkEnd()
+			l.noteCaught()
 			l.noteRunning()
 		}
 	}
@@ -285,6 +290,10 @@ func (l *sourceLeaf) pump() error {
 		switch st {
 		case connector.Idle:
 			s.wakeAt = time.Now().Add(max(wait, time.Millisecond))
+			if !s.caught {
+				s.caught = true
+				l.noteCaught()
+			}
 		case connector.End:
 			l.ended[s.id] = append([]byte(nil), s.reader.Position()...)
 			if err := s.reader.Close(); err != nil {
@@ -293,6 +302,7 @@ func (l *sourceLeaf) pump() error {
 			l.readers = append(l.readers[:l.next], l.readers[l.next+1:]...)
 			l.next = 0
 			l.checkEnd()
+			l.noteCaught()
 			return nil
 		}
 		if l.chunk.N > 0 {
@@ -308,6 +318,34 @@ func (l *sourceLeaf) checkEnd() {
 		return
 	}
 	l.endSeen = true
+}
+
+// noteCaught notes that what the splits held when they were assigned has been read.
+func (l *sourceLeaf) noteCaught() {
+	if !l.assigned || l.caught.Load() {
+		return
+	}
+	for _, s := range l.readers {
+		if !s.caught {
+			return
+		}
+	}
+	l.caught.Store(true)
+}
+
+// caught reports that all sources that can be caught up with have been: those of stored rows, and generators that end.
+func (r *run) caught() bool {
+	for _, s := range r.sources {
+		if !s.stored {
+			continue
+		}
+		for _, l := range s.subs {
+			if !l.caught.Load() {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // passEnd is called before each barrier: after the end of all splits it emits the last watermark once, so that all windows close.
@@ -357,5 +395,9 @@ func (l *sourceLeaf) close() {
 
 // BadRow implements connector.ErrorSink: the raw row goes to the errors relation.
 func (l *sourceLeaf) BadRow(split, where string, err error, raw []byte) {
+	if pe := pgerr.From(err); pe.Severity == "NOTICE" { // the split has changed its ways, no row is missing
+		l.task.run.engine.cfg.Logger.Warn().Str("job", l.task.run.job.Spec.Name).Str("split", split).Str("at", where).Msg(pe.Message)
+		return
+	}
 	l.task.run.errors.raw(l.node.plan, split, where, err, raw)
 }

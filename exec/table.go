@@ -20,6 +20,8 @@ import (
 // Change is one row of a transaction: Old nil inserts, New nil deletes. Rows are encoded by types.AppendRow, Key by the table's key columns.
 type Change struct {
 	Key, Old, New []byte
+	// Absent: that there was no row decided what the transaction did, so one that came meanwhile is a conflict and not a duplicate.
+	Absent bool
 }
 
 // TableWrite is what a transaction does to one table.
@@ -331,9 +333,9 @@ func (tb *tables) apply(writes []TableWrite, undo []undoStep) ([]undoStep, error
 				return undo, err
 			}
 			switch {
-			case ch.Old == nil && ok:
+			case ch.Old == nil && ok && !ch.Absent:
 				return undo, w.duplicate(ch.New)
-			case ch.Old != nil && (!ok || string(cur) != string(ch.Old)):
+			case ch.Old == nil && ok, ch.Old != nil && (!ok || string(cur) != string(ch.Old)):
 				return undo, pgerr.Newf(pgerr.SerializationFailure, "could not serialize access due to concurrent update").
 					WithHint("The transaction might succeed if retried.")
 			}

@@ -240,7 +240,7 @@ func TestRowsThatFailAreCounted(t *testing.T) {
 	s := open(t).connect()
 	s.must("CREATE TABLE t (id int PRIMARY KEY, a int, b int)", "INSERT INTO t VALUES (1, 10, 2), (2, 1, 0)", "CREATE MATERIALIZED VIEW m AS SELECT id, a / b AS q FROM t")
 	require.Equal(t, "1|5", s.row("TABLE m"))
-	require.Equal(t, `1 row is missing from materialized view "m" because their evaluation failed; see streamdb.errors`, s.notices[len(s.notices)-1].Message)
+	require.Equal(t, `1 row is missing from materialized view "m" because its evaluation failed; see streamdb.errors`, s.notices[len(s.notices)-1].Message)
 	s.must("INSERT INTO t VALUES (3, 1, 0)")
 	s.rows("TABLE m")
 	require.Contains(t, s.notices[len(s.notices)-1].Message, "2 rows are missing")

@@ -118,7 +118,7 @@ func (c *changer) run() error {
 	if own {
 		defer pins.Release()
 	}
-	if err := ss.warnAbout(pins); err != nil {
+	if err := ss.warnAbout(pins, ids); err != nil {
 		return err
 	}
 	c.w = ss.tx.table(c.rel, c.obj.Constraint)
@@ -232,6 +232,8 @@ func (c *changer) insert(ch *types.Chunk, r int, current *exec.Version) error {
 		}
 		c.w.put(key, old, row)
 		if c.p.change.OnConflict != nil {
+			// Had it seen a row there, the statement would have done something else.
+			c.w.changes[string(key)].Absent = true
 			c.touch(key)
 		}
 		return c.returnRow(ch, nil, r)

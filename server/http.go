@@ -114,7 +114,7 @@ func (s *Server) httpCheckpoints(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) httpIndex(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	fmt.Fprintf(w, "streamdb, up %v\n\nGET /metrics, /healthz, /readyz, /jobs, /jobs/{id}/checkpoints\npsql -h 127.0.0.1 -p 5433 -U streamdb streamdb\n", time.Since(s.started).Round(time.Second))
+	fmt.Fprintf(w, "streamdb, up %v\n\nGET /metrics, /healthz, /readyz, /jobs, /jobs/{id}/checkpoints\n", time.Since(s.started).Round(time.Second))
 }
 
 // metrics collects the server's state for Prometheus at each scrape; labels are jobs, of which there are few.

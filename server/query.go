@@ -89,7 +89,7 @@ func (ss *session) queryOf(ctx context.Context, p *prepared, args []types.Datum)
 	if err != nil {
 		return nil, err
 	}
-	if err := ss.warnAbout(pins); err != nil {
+	if err := ss.warnAbout(pins, p.query.Plan.Inputs); err != nil {
 		if own {
 			pins.Release()
 		}
@@ -124,15 +124,17 @@ func (ss *session) pin(ctx context.Context, ids []uint64) (pins *exec.Pinned, ow
 }
 
 // warnAbout tells the reader of views that miss rows or lag behind, or fails where the view asks for that.
-func (ss *session) warnAbout(pins *exec.Pinned) error {
+// read are the relations of the statement: a block's snapshot holds others too.
+func (ss *session) warnAbout(pins *exec.Pinned, read []uint64) error {
 	for _, name := range pins.Stale {
 		if err := ss.notice("WARNING", pgerr.Warning, "materialized view %q does not advance at present: its rows are those of an earlier moment", name); err != nil {
 			return err
 		}
 	}
-	for id, v := range pins.Versions {
+	for _, id := range read {
 		j, ok := ss.srv.engine.Job(id)
-		if !ok {
+		v := pins.Versions[id]
+		if !ok || v == nil {
 			continue
 		}
 		n := j.ErrorCount()
@@ -146,11 +148,11 @@ func (ss *session) warnAbout(pins *exec.Pinned) error {
 				}
 			}
 		}
-		are := "rows are"
+		are, their := "rows are", "their"
 		if n == 1 {
-			are = "row is"
+			are, their = "row is", "its"
 		}
-		if err := ss.notice("WARNING", pgerr.Warning, "%d %s missing from materialized view %q because their evaluation failed; see streamdb.errors", n, are, v.Relation.Name); err != nil {
+		if err := ss.notice("WARNING", pgerr.Warning, "%d %s missing from materialized view %q because %s evaluation failed; see streamdb.errors", n, are, v.Relation.Name, their); err != nil {
 			return err
 		}
 	}
@@ -201,7 +203,7 @@ func (d *dispatch) pointRead(p *prepared) error {
 	}
 	if pins != nil {
 		defer pins.Release()
-		if err := ss.warnAbout(pins); err != nil {
+		if err := ss.warnAbout(pins, []uint64{rel.ID}); err != nil {
 			return err
 		}
 	} else {

@@ -313,6 +313,9 @@ func (s *Server) restore(ctx context.Context, m *checkpoint.Manifest) error {
 			if err != nil {
 				return fmt.Errorf("materialized view %s: %w", o.Name, err)
 			}
+			if o.Paused {
+				j.Pause()
+			}
 			starting = append(starting, j)
 		}
 	}

@@ -195,6 +195,23 @@ func (d *dispatch) pause(n *sql.Name, pause bool) error {
 	if err != nil {
 		return err
 	}
+	err = d.ss.srv.catalog.Update(func(tx *catalog.Tx) error {
+		for _, j := range jobs {
+			o, ok := tx.Snapshot().Get(j.Spec.ID)
+			if !ok || o.Paused == pause {
+				continue
+			}
+			c := *o
+			c.Paused = pause // it stays so over a restart
+			if err := tx.Replace(&c); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
 	for _, j := range jobs {
 		if pause {
 			j.Pause()

@@ -105,7 +105,7 @@ func (d *dispatch) statement(st sql.Statement) error {
 	case *sql.CommentOn:
 		return d.comment(st)
 	case *sql.Checkpoint:
-		return d.checkpoint()
+		return d.checkpoint(st)
 	case *sql.Flush:
 		return d.flush()
 	case *sql.Wait:
@@ -174,7 +174,13 @@ func unsupported(st sql.Statement) error {
 		WithHint("See the manual's list of statements for what this version offers.")
 }
 
-func (d *dispatch) checkpoint() error {
+// checkpoint takes a checkpoint of everything: a named job's checkpoint needs those of all it reads from, so they are always cut together.
+func (d *dispatch) checkpoint(st *sql.Checkpoint) error {
+	if st.Object != nil {
+		if _, err := d.jobsNamed(st.Object); err != nil {
+			return err
+		}
+	}
 	if err := d.commitFirst(); err != nil {
 		return err
 	}

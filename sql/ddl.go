@@ -95,7 +95,7 @@ var createHints = map[string]string{
 	"trigger":     "Use a materialized view or a sink.",
 	"event":       "Use a materialized view or a sink.",
 	"rule":        "Use a view.",
-	"sequence":    "Use GENERATED ALWAYS AS IDENTITY or a serial column.",
+	"sequence":    "Number the rows in the client, or use a table without a primary key: it numbers its rows itself (_row_id).",
 	"type":        "Use the built-in types, arrays and jsonb.",
 	"domain":      "Use a CHECK constraint.",
 	"extension":   "Extensions cannot be loaded.",

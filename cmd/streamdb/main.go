@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/alecthomas/kong"
 	"github.com/rs/zerolog"
@@ -65,7 +66,10 @@ func run(args []string) int {
 	defer stop()
 	var out io.Writer = os.Stderr
 	if c.LogFormat == "console" {
-		out = zerolog.ConsoleWriter{Out: os.Stderr, TimeFormat: "15:04:05.000", NoColor: os.Getenv("NO_COLOR") != ""}
+		zerolog.TimeFieldFormat = time.RFC3339Nano // the default drops the milliseconds
+		info, err := os.Stderr.Stat()
+		terminal := err == nil && info.Mode()&os.ModeCharDevice != 0
+		out = zerolog.ConsoleWriter{Out: os.Stderr, TimeFormat: "2006-01-02 15:04:05.000", NoColor: !terminal || os.Getenv("NO_COLOR") != ""}
 	}
 	level, err := zerolog.ParseLevel(c.LogLevel)
 	if err != nil {

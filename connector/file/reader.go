@@ -179,7 +179,9 @@ func (r *reader) unchanged() bool {
 // restart begins with the file that is now at the path.
 func (r *reader) restart(why error) (connector.Status, time.Duration, error) {
 	if why != nil {
-		r.errs.BadRow(r.path, "offset "+strconv.FormatInt(r.offset+int64(r.head), 10), why, nil)
+		notice := *pgerr.From(why)
+		notice.Severity = "NOTICE" // no row is bad
+		r.errs.BadRow(r.path, "offset "+strconv.FormatInt(r.offset+int64(r.head), 10), &notice, nil)
 	}
 	err := r.Close()
 	r.generation++
