@@ -429,23 +429,47 @@ func negative(d *types.Datum) bool {
 	return false
 }
 
-// subscript binds a[i].
+// subscript binds a[i] and, as one look-up in all dimensions, a[i][j].
 func (x *exprCtx) subscript(e *pgext.Subscript) (*expr.Expr, error) {
 	b, pos := x.b, x.b.pos(e.Pos)
-	args, err := x.binds([]ast.ExprNode{e.X, e.Index})
+	base, indexes := e.X, []ast.ExprNode{e.Index}
+	for {
+		in, ok := pgext.ExprOf(base).(*pgext.Subscript)
+		if !ok {
+			break
+		}
+		base, indexes = in.X, append([]ast.ExprNode{in.Index}, indexes...)
+	}
+	if _, ok := pgext.ExprOf(base).(*pgext.Slice); ok {
+		return nil, x.severalDimensions(pos)
+	}
+	args, err := x.binds(append([]ast.ExprNode{base}, indexes...))
 	if err != nil {
 		return nil, err
 	}
 	if args[0].Type.OID == types.OIDJSONB {
-		return b.operatorOn("->", args, pos)
+		v := args[0]
+		for _, i := range args[1:] {
+			if v, err = b.operatorOn("->", []*expr.Expr{v, i}, pos); err != nil {
+				return nil, err
+			}
+		}
+		return v, nil
 	}
 	if !args[0].Type.IsArray() {
 		return nil, pgerr.Newf(pgerr.DatatypeMismatch, "cannot subscript type %s because it does not support subscripting", types.T(args[0].Type.OID)).At(leftmost(args[0]))
 	}
-	if args[1], err = b.castArg(args[1], types.Int4, "array subscript must have type integer"); err != nil {
-		return nil, err
+	for i := range args[1:] {
+		if args[i+1], err = b.castArg(args[i+1], types.Int4, "array subscript must have type integer"); err != nil {
+			return nil, err
+		}
 	}
 	return b.call(funcSubscript, args, pos)
+}
+
+// severalDimensions refuses what would otherwise slice the first dimension again.
+func (x *exprCtx) severalDimensions(pos int) error {
+	return pgerr.Newf(pgerr.FeatureNotSupported, "slices of more than one dimension are not supported").WithHint("Slice one dimension, or unnest the array.").At(pos)
 }
 
 // Functions of the registry behind syntax.
@@ -456,6 +480,10 @@ const (
 
 func (x *exprCtx) slice(e *pgext.Slice) (*expr.Expr, error) {
 	b, pos := x.b, x.b.pos(e.Pos)
+	switch pgext.ExprOf(e.X).(type) {
+	case *pgext.Slice, *pgext.Subscript:
+		return nil, x.severalDimensions(pos)
+	}
 	a, err := x.bind(e.X)
 	if err != nil {
 		return nil, err

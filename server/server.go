@@ -64,6 +64,7 @@ const (
 	DefaultEpochInterval = 100 * time.Millisecond
 	// changeLogShare of the memory is what one relation's change log may hold for slow readers.
 	changeLogShare = 8
+	minChangeLog   = 64 << 20 // bytes; below that a single large transaction would outrun every view
 	shutdownGrace  = 10 * time.Second
 )
 
@@ -283,7 +284,7 @@ func (s *Server) restore(ctx context.Context, m *checkpoint.Manifest) error {
 	}
 	s.engine, err = exec.New(exec.Config{
 		Dir: s.cfg.DataDir, Shared: s.shared, Lib: s.registry, Connectors: s.cfg.Connectors, Logger: s.log, Failpoints: s.cfg.Failpoints,
-		WAL: s.wal, EpochInterval: s.cfg.EpochInterval, MaxPar: state.DefaultMaxParallelism, ChangeLog: s.cfg.Memory / changeLogShare,
+		WAL: s.wal, EpochInterval: s.cfg.EpochInterval, MaxPar: state.DefaultMaxParallelism, ChangeLog: max(s.cfg.Memory/changeLogShare, minChangeLog),
 		Backend: backend, ChunkRows: s.settings.chunkRows(),
 		Fetch: func(ctx context.Context, js *checkpoint.JobState) (*state.Snapshot, error) {
 			return s.coord.Fetch(ctx, js, filepath.Join(s.cfg.DataDir, "jobs", fmt.Sprint(js.Job)))
