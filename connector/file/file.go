@@ -9,6 +9,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/streamdb/streamdb/connector"
@@ -107,7 +108,7 @@ func (*Connector) Schema(cfg *connector.SourceConfig) (types.Schema, error) {
 func (cn *Connector) Source(_ context.Context, cfg *connector.SourceConfig) (connector.Source, error) {
 	v := connector.Values{Options: cfg.Options}
 	s := &source{
-		path: v.String("", optPath), follow: v.Bool(true, optFollow), now: cn.now,
+		path: v.String("", optPath), follow: v.Bool(true, optFollow), now: cn.now, taken: map[identity]string{},
 		flush:  time.Duration(v.Int(defaultFlushMillis, optFlush)) * time.Millisecond,
 		format: format.Config{Encode: cfg.Encode, Options: cfg.EncodeOptions, Schema: cfg.Columns},
 	}
@@ -129,6 +130,34 @@ type source struct {
 	// known are the files seen by Splits, by path, nil before the first listing; moved are the paths of those that were split under another.
 	known map[string]os.FileInfo
 	moved map[string]bool
+
+	mu sync.Mutex
+	// taken are the paths of the readers that have files open, so that one renamed before Splits has seen it is not split again.
+	taken map[identity]string
+}
+
+func (s *source) take(id identity, path string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.taken[id] = path
+}
+
+func (s *source) release(id identity) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.taken, id)
+}
+
+// takenFrom reports whether a reader of another path has the file.
+func (s *source) takenFrom(path string, info os.FileInfo) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p, ok := s.taken[identityOf(info)]
+	if !ok || p == path {
+		return false
+	}
+	at, err := os.Stat(p)
+	return err != nil || !os.SameFile(at, info) // a link to it is a split like any other
 }
 
 // list returns the files that a path or pattern means, in alphabetical order.
@@ -169,7 +198,7 @@ func (s *source) Splits(context.Context) ([]connector.Split, error) {
 		if err != nil {
 			continue // gone since it was listed
 		}
-		if _, ok := s.known[p]; !ok && !first && s.renamed(info) {
+		if _, ok := s.known[p]; !ok && (!first && s.renamed(info) || s.takenFrom(p, info)) {
 			s.moved[p] = true
 		}
 		infos[p] = info
@@ -213,6 +242,9 @@ func (s *source) Open(_ context.Context, split connector.Split, columns []int, r
 			return nil, err
 		}
 	}
-	r.generation = r.restore.generation
+	r.generation, r.read = r.restore.generation, r.restore.read
+	if r.restore.floor != 0 {
+		r.floor = time.Unix(0, r.restore.floor)
+	}
 	return r, nil
 }

@@ -7,9 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -68,6 +66,16 @@ type reader struct {
 	failed   bool   // decompression has failed
 
 	changed time.Time // when the file was last seen to grow
+	size    int64     // what it had grown to by then
+	body    int64     // where the rows begin
+
+	id      identity   // of file
+	next    pending    // to open next, without handle: the one at the path
+	queue   []pending  // files that were at the path after it, oldest first
+	read    []readFile // files read before, oldest first
+	floor   time.Time  // when the newest of the files was modified, as last seen at the path
+	watched time.Time  // when the path was last looked at
+	full    bool       // that the queue is full was reported
 }
 
 // Next implements connector.Reader.
@@ -81,6 +89,9 @@ func (r *reader) Next(_ context.Context, c *types.Chunk, limit int) (connector.S
 		if err != nil || !ok {
 			return st, pollInterval, err
 		}
+	}
+	if r.s.now().Sub(r.watched) >= pollInterval {
+		r.watch()
 	}
 	if r.waiting {
 		r.waiting = false
@@ -140,23 +151,27 @@ func (r *reader) atEnd(c *types.Chunk, limit int) (connector.Status, time.Durati
 		return connector.More, 0, nil
 	}
 	r.waiting = true
+	r.watch()
 	at, err := os.Stat(r.path)
 	switch {
-	case err == nil && os.SameFile(at, info):
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return 0, 0, pgerr.Wrap(pgerr.IOError, err, "could not stat file \"%s\"", r.path)
+	case err == nil && len(r.queue) == 0 && os.SameFile(at, info):
 		if r.started && r.head < len(r.buf) && r.s.flush > 0 && now.Sub(r.changed) >= r.s.flush {
 			return r.decodeRest(c, limit)
 		}
-	case err == nil, errors.Is(err, fs.ErrNotExist):
-		// The file was renamed or removed. Its writer may not know yet.
-		switch {
-		case now.Sub(r.changed) < rotateGrace:
-		case r.started && r.head < len(r.buf):
-			return r.decodeRest(c, limit)
-		case err == nil:
-			return r.restart(nil)
+	case now.Sub(r.changed) < rotateGrace: // The file was renamed or removed. Its writer may not know yet.
+	case r.started && r.head < len(r.buf):
+		return r.decodeRest(c, limit)
+	case len(r.queue) > 0:
+		r.remember()
+		return r.advance()
+	case err == nil && at.Mode().IsRegular(): // the file at the path could not be queued: opening it says why
+		if f, err := os.Open(r.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return 0, 0, pgerr.Wrap(pgerr.IOError, err, "could not open file \"%s\"", r.path)
+		} else if err == nil {
+			_ = f.Close() // only read from
 		}
-	default:
-		return 0, 0, pgerr.Wrap(pgerr.IOError, err, "could not stat file \"%s\"", r.path)
 	}
 	return connector.Idle, pollInterval, nil
 }
@@ -176,23 +191,38 @@ func (r *reader) unchanged() bool {
 	return n < len(have) || bytes.Equal(have, want) // a shorter file is noticed by its size
 }
 
-// restart begins with the file that is now at the path.
+// restart reads the file again from its start.
 func (r *reader) restart(why error) (connector.Status, time.Duration, error) {
-	if why != nil {
-		notice := *pgerr.From(why)
-		notice.Severity = "NOTICE" // no row is bad
-		r.errs.BadRow(r.path, "offset "+strconv.FormatInt(r.offset+int64(r.head), 10), &notice, nil)
-	}
-	err := r.Close()
+	notice := *pgerr.From(why)
+	notice.Severity = "NOTICE" // no row is bad
+	r.report(&notice)
+	r.next = pending{file: r.file, id: r.id, changed: r.s.now()}
+	r.file = nil
+	r.renumber()
+	return connector.More, 0, nil
+}
+
+// advance goes on with the first file of the queue.
+func (r *reader) advance() (connector.Status, time.Duration, error) {
+	err := r.closeFile()
+	r.pop()
+	r.renumber()
+	return connector.More, 0, err
+}
+
+// renumber begins a generation.
+func (r *reader) renumber() {
 	r.generation++
 	r.restore = position{generation: r.generation}
 	r.buf, r.head, r.offset, r.tail, r.skipping, r.waiting, r.started = nil, 0, 0, nil, false, false, false
-	return connector.More, 0, err
 }
 
 // open opens the file. ok is false when there is none yet, or ever.
 func (r *reader) open() (st connector.Status, ok bool, err error) {
-	f, err := os.Open(r.path)
+	p, lost := r.next, error(nil)
+	if p.file == nil {
+		p, lost, err = r.find()
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && r.s.follow:
 		return connector.Idle, false, nil
@@ -202,15 +232,26 @@ func (r *reader) open() (st connector.Status, ok bool, err error) {
 	case err != nil:
 		return 0, false, pgerr.Wrap(pgerr.IOError, err, "could not open file \"%s\"", r.path)
 	}
-	r.file = f
+	if lost != nil && r.queues() && p.id != r.restore.current {
+		return r.replace(p, lost)
+	}
+	fresh := r.next.file == nil && r.restore.current == identity{}
+	r.file, r.id, r.next = p.file, p.id, pending{}
+	r.changed, r.size = p.changed, p.size
+	if fresh || r.floor.IsZero() {
+		r.floor = p.mtime
+	}
+	r.s.take(r.id, r.path)
+	r.requeue()
+	if lost != nil {
+		st, _, err := r.restart(lost)
+		return st, false, err
+	}
 	if r.gzip {
-		if r.unzip, err = gzip.NewReader(f); err != nil {
+		if r.unzip, err = gzip.NewReader(r.file); err != nil {
 			r.refuse(pgerr.Wrap(pgerr.DataCorrupted, err, "could not read file \"%s\"", r.path), nil)
 			return connector.End, false, nil
 		}
-	} else if err := r.verify(f); err != nil && !r.openRenamed() {
-		st, _, err := r.restart(err)
-		return st, false, err
 	}
 	if r.dec, err = format.New(&r.format); err != nil {
 		return 0, false, err
@@ -218,34 +259,21 @@ func (r *reader) open() (st connector.Status, ok bool, err error) {
 	r.started = false
 	r.buf, r.head, r.offset, r.tail = nil, 0, 0, nil
 	r.idBase = rowIDBase(r.path, r.generation)
-	r.changed = r.s.now()
+	r.watch()
 	return 0, true, nil
 }
 
-// openRenamed looks for the file to go on with under another name: it may have been rotated away while nobody read it. It is read to its end like a
-// file that is renamed while it is read.
-func (r *reader) openRenamed() bool {
-	dir, base := filepath.Split(r.path)
-	entries, err := os.ReadDir(filepath.Clean(dir))
-	if err != nil {
-		return false
+// replace goes on with the files that came after the one the position was taken from, which is lost.
+func (r *reader) replace(at pending, lost error) (connector.Status, bool, error) {
+	notice := *pgerr.From(lost)
+	notice.Severity = "NOTICE"
+	r.report(&notice)
+	r.requeue()
+	if r.known(at.id) || !r.scan(at.id) || !r.push(at) {
+		_ = at.file.Close() // only read from
 	}
-	for _, e := range entries {
-		if e.Name() == base || !strings.HasPrefix(e.Name(), base) || !e.Type().IsRegular() {
-			continue
-		}
-		f, err := os.Open(filepath.Join(dir, e.Name()))
-		if err != nil {
-			continue
-		}
-		if r.verify(f) == nil {
-			_ = r.file.Close() // only read from
-			r.file = f
-			return true
-		}
-		_ = f.Close() // only read from
-	}
-	return false
+	st, _, err := r.advance()
+	return st, false, err
 }
 
 // start reads what comes before the rows and goes to the position to restore. ok is false when it is not all there yet.
@@ -263,6 +291,7 @@ func (r *reader) start() (ok bool, err error) {
 			return false, nil
 		case ok:
 			r.head, r.started = used, true
+			r.body = r.offset + int64(used)
 			r.seek()
 			return true, nil
 		case len(r.buf) > format.MaxRowBytes:
@@ -360,16 +389,16 @@ func (r *reader) fill() (int, error) {
 		r.renew()
 	}
 	free := r.buf[len(r.buf) : cap(r.buf)-format.Pad]
-	n, err := r.read(free)
-	if n > 0 {
-		r.changed = r.s.now()
-	}
+	n, err := r.readInto(free)
 	r.buf = r.buf[:len(r.buf)+n]
+	if end := r.offset + int64(len(r.buf)); n > 0 && end > r.size {
+		r.size, r.changed = end, r.s.now()
+	}
 	clear(r.buf[len(r.buf) : len(r.buf)+format.Pad]) // decompression may leave something there
 	return n, err
 }
 
-func (r *reader) read(b []byte) (int, error) {
+func (r *reader) readInto(b []byte) (int, error) {
 	if r.unzip == nil {
 		n, err := r.file.ReadAt(b, r.offset+int64(len(r.buf)))
 		if err != nil && !errors.Is(err, io.EOF) {
@@ -422,17 +451,24 @@ func (r *reader) before() []byte {
 
 // Position implements connector.Reader.
 func (r *reader) Position() []byte {
-	if r.file == nil || !r.started || r.discard > 0 {
-		p := r.restore
+	var p position
+	switch {
+	case r.file == nil && r.next.file != nil:
+		p = position{generation: r.generation, current: r.next.id}
+	case r.file == nil || !r.started || r.discard > 0:
+		p = r.restore
 		p.generation = r.generation
-		if r.done {
-			p.flags |= flagDone
+	default:
+		p = position{generation: r.generation, offset: r.offset + int64(r.head), line: r.dec.Line(), tail: xxhash.Sum64(r.before())}
+		if r.skipping {
+			p.flags |= flagSkipping
 		}
-		return p.encode()
 	}
-	p := position{generation: r.generation, offset: r.offset + int64(r.head), line: r.dec.Line(), tail: xxhash.Sum64(r.before())}
-	if r.skipping {
-		p.flags |= flagSkipping
+	if r.queues() {
+		if r.file != nil {
+			p.current = r.id
+		}
+		p.floor, p.queue, p.read = r.floorNanos(), r.ids(), r.read
 	}
 	if r.done {
 		p.flags |= flagDone
@@ -440,7 +476,7 @@ func (r *reader) Position() []byte {
 	return p.encode()
 }
 
-// Lag implements connector.Reader: bytes of the file, unknown for compressed ones.
+// Lag implements connector.Reader: bytes of the file and of those that wait, unknown for compressed ones.
 func (r *reader) Lag() int64 {
 	if r.file == nil || r.gzip {
 		return -1
@@ -449,15 +485,25 @@ func (r *reader) Lag() int64 {
 	if err != nil {
 		return -1
 	}
-	return max(info.Size()-r.offset-int64(r.head), 0)
+	n := max(info.Size()-r.offset-int64(r.head), 0)
+	for i := range r.queue {
+		n += r.queue[i].size
+	}
+	return n
 }
 
 // Close implements connector.Reader.
 func (r *reader) Close() error {
+	r.leave()
+	return r.closeFile()
+}
+
+func (r *reader) closeFile() error {
 	if r.file == nil {
 		return nil
 	}
 	f := r.file
 	r.file, r.unzip = nil, nil
+	r.s.release(r.id)
 	return f.Close()
 }
