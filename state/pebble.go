@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -59,10 +60,19 @@ func (s *Store) openDB(base []Handle) error {
 	return nil
 }
 
-// place puts the bytes of h at path, as a hard link where possible.
+// isTable reports whether a file of a Pebble DB is a table: immutable for ever. The others (MANIFEST, OPTIONS, markers) are the DB's to write.
+func isTable(name string) bool {
+	return strings.HasSuffix(name, ".sst") || strings.HasSuffix(name, ".blob")
+}
+
+// place puts the bytes of h at path, tables as hard links where possible.
 func (s *Store) place(h Handle, path string) error {
 	if h.Path != "" {
-		if err := vfs.LinkOrCopy(s.fs, h.Path, path); err != nil {
+		put := vfs.LinkOrCopy
+		if !isTable(h.Name) {
+			put = vfs.Copy
+		}
+		if err := put(s.fs, h.Path, path); err != nil {
 			return pgerr.Wrap(pgerr.IOError, err, "place state file %s", h.Name)
 		}
 		return nil
@@ -71,7 +81,7 @@ func (s *Store) place(h Handle, path string) error {
 	if err != nil {
 		return pgerr.Wrap(pgerr.IOError, err, "place state file %s", h.Name)
 	}
-	_, err = f.Write(h.Inline)
+	_, err = f.Write(bytes.Clone(h.Inline)) // the in-memory file system of race builds scrambles what it was given
 	if err = errors.Join(err, f.Close()); err != nil {
 		return pgerr.Wrap(pgerr.IOError, err, "place state file %s", h.Name)
 	}
@@ -263,7 +273,7 @@ func (s *Store) baseHandles(ctx context.Context, dir, name string) (base []Handl
 			return nil, nil, err
 		}
 		path := s.fs.PathJoin(dir, n)
-		table := strings.HasSuffix(n, ".sst") || strings.HasSuffix(n, ".blob")
+		table := isTable(n)
 		if h, ok := s.baseFiles[n]; ok && table {
 			if err := s.fs.Remove(path); err != nil { // the earlier base's link holds the same bytes
 				return nil, nil, pgerr.Wrap(pgerr.IOError, err, "trim state base")
