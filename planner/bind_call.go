@@ -134,9 +134,39 @@ func (x *exprCtx) callArgs(e *pgext.Call) ([]*expr.Expr, error) {
 		if err != nil {
 			return nil, err
 		}
+		if named, ok := pgext.ExprOf(a.X).(*pgext.Column); ok && c.Kind == expr.Row {
+			if c, err = x.rowArg(e, named, c); err != nil {
+				return nil, err
+			}
+		}
 		out[i] = c
 	}
 	return out, nil
+}
+
+// rowArg gives a function of JSON the names of a whole row's columns, which the value of type record does not carry.
+func (x *exprCtx) rowArg(e *pgext.Call, named *pgext.Column, row *expr.Expr) (*expr.Expr, error) {
+	pos := x.b.pos(e.Pos)
+	switch e.Name {
+	case "to_jsonb", "jsonb_agg":
+	case "row_to_json", "to_json", "json_agg", "json_build_array", "json_build_object", "jsonb_build_array", "jsonb_build_object", "json_object_agg", "jsonb_object_agg":
+		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "%s of a whole row is not supported", e.Name).WithHint("Use to_jsonb, or name the columns in json_build_object.").At(pos)
+	default:
+		return row, nil
+	}
+	schema := ""
+	if n := len(named.Names); n > 1 {
+		schema = named.Names[n-2]
+	}
+	t, err := x.sc.table(schema, named.Names[len(named.Names)-1], pos)
+	if err != nil {
+		return nil, err
+	}
+	args := make([]*expr.Expr, 0, 2*len(t.cols))
+	for i, c := range t.cols {
+		args = append(args, expr.Literal(types.Datum{Type: types.Text, Str: c.name}), row.Args[i])
+	}
+	return x.callFunc("jsonb_build_object", args, false, pos)
 }
 
 func argTypes(args []*expr.Expr) []types.Type {
