@@ -10,6 +10,10 @@ import (
 // backfillRound is how many rows a scan reads of a version before the job may flush its state to disk.
 const backfillRound = 1 << 20
 
+// backfillLeast is how many it reads at least: while memory is short for all jobs together, a barrier and a flush for every chunk would cost
+// more than they free.
+const backfillLeast = 1 << 16
+
 // scanLeaf feeds a relation into a job: its version during the backfill, then its change log epoch by epoch.
 type scanLeaf struct {
 	node    *node
@@ -90,7 +94,7 @@ func (s *scanLeaf) fill(b checkpoint.Barrier) error {
 		if r.stopped() {
 			return errStopped
 		}
-		if r.store.NeedsFlush() {
+		if n >= backfillLeast && r.store.NeedsFlush() {
 			break
 		}
 	}
