@@ -100,8 +100,11 @@ func (l *errorLog) raw(n *plan.Node, split, where string, err error, raw []byte)
 	for !utf8.Valid(text) && len(text) > 0 {
 		text = []byte(fmt.Sprintf("%q", text))
 	}
-	row := `{"split": ` + strconv.Quote(split) + `, "at": ` + strconv.Quote(where) + `, "raw": ` + string(appendJSONString(nil, string(text))) + `}`
-	l.add(errorKey{operator: n.ID, code: pe.Code, msg: pe.Message, row: row}, string(n.Kind), 1)
+	row := []byte(`{"split": `)
+	row = types.AppendJSONString(row, split)
+	row = types.AppendJSONString(append(row, `, "at": `...), where)
+	row = append(types.AppendJSONString(append(row, `, "raw": `...), string(text)), '}')
+	l.add(errorKey{operator: n.ID, code: pe.Code, msg: pe.Message, row: string(row)}, string(n.Kind), 1)
 }
 
 func (l *errorLog) dirty() bool { return l.changed.Load() }
@@ -182,7 +185,7 @@ func rowJSON(schema types.Schema, c *types.Chunk, r int) string {
 		if i > 0 {
 			b = append(b, ", "...)
 		}
-		b = appendJSONString(b, schema[i].Name)
+		b = types.AppendJSONString(b, schema[i].Name)
 		b = append(b, ": "...)
 		if v.IsNull(r) {
 			b = append(b, "null"...)
@@ -194,30 +197,8 @@ func rowJSON(schema types.Schema, c *types.Chunk, r int) string {
 		case types.OIDInt2, types.OIDInt4, types.OIDInt8, types.OIDJSONB:
 			b = types.AppendText(b, types.DefaultFormat(), v, r)
 		default:
-			b = appendJSONString(b, string(types.AppendText(nil, types.DefaultFormat(), v, r)))
+			b = types.AppendJSONString(b, string(types.AppendText(nil, types.DefaultFormat(), v, r)))
 		}
 	}
 	return string(append(b, '}'))
-}
-
-func appendJSONString(b []byte, s string) []byte {
-	const hex = "0123456789abcdef"
-	b = append(b, '"')
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c == '"' || c == '\\':
-			b = append(b, '\\', c)
-		case c == '\n':
-			b = append(b, '\\', 'n')
-		case c == '\t':
-			b = append(b, '\\', 't')
-		case c == '\r':
-			b = append(b, '\\', 'r')
-		case c < 0x20:
-			b = append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
-		default:
-			b = append(b, c)
-		}
-	}
-	return append(b, '"')
 }

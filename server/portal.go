@@ -229,7 +229,6 @@ func (ss *session) background(p *portal) error {
 	}
 	p.rows, p.result, p.cancel = make(chan *types.Chunk, portalChunks), make(chan error, 1), cancel
 	c := &collector{ctx: ctx, portal: p}
-	q.query.Emit = c.Rows
 	visible := len(p.stmt.columns)
 	q.query.Emit = func(ch *types.Chunk) error {
 		part := *ch

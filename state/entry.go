@@ -85,15 +85,3 @@ func appendDiskKey(dst []byte, kg uint16, table uint32, key []byte) []byte {
 	dst = binary.BigEndian.AppendUint32(dst, table)
 	return append(dst, key...)
 }
-
-// successor returns the smallest string above all that start with prefix, "" when there is none.
-func successor(prefix []byte) []byte {
-	for i := len(prefix) - 1; i >= 0; i-- {
-		if prefix[i] != 0xff {
-			out := append([]byte(nil), prefix[:i+1]...)
-			out[i]++
-			return out
-		}
-	}
-	return nil
-}

@@ -8,6 +8,7 @@ import (
 	"github.com/tidwall/btree"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/types"
 )
 
 // Iter walks keys of one table in order, the overlay merged over Pebble. It must be closed.
@@ -55,7 +56,7 @@ func (it *Iter) open(overlay *tree, cold *coldSnap, table uint32) {
 func (it *Iter) bound(kg uint16, prefix, from []byte, desc bool) {
 	it.desc, it.group, it.lastGrp = desc, kg, kg
 	it.lo = appendGroupKey(it.lo[:0], kg, prefix)
-	it.hi = successor(it.lo)
+	it.hi = types.KeySuccessor(it.lo)
 	if from == nil {
 		return
 	}
@@ -286,7 +287,7 @@ func (it *Iter) coldBounds() (lo, hi []byte) {
 	if len(it.hi) >= groupBytes && binary.BigEndian.Uint16(it.hi) == it.group {
 		hi = appendDiskKey(nil, it.group, it.table, it.hi[groupBytes:])
 	} else {
-		hi = successor(appendDiskKey(nil, it.group, it.table, nil))
+		hi = types.KeySuccessor(appendDiskKey(nil, it.group, it.table, nil))
 	}
 	return lo, hi
 }

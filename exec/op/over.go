@@ -81,13 +81,7 @@ func (o *overOp) Barrier(_ checkpoint.Barrier, out Emitter) error {
 		if err != nil {
 			return err
 		}
-		for _, r := range p.old {
-			o.delta.add(r, -1)
-		}
-		for _, r := range now {
-			o.delta.add(r, 1)
-		}
-		if err := o.delta.emit(o.out, out); err != nil {
+		if err := o.delta.replace(p.old, now, o.out, out); err != nil {
 			return err
 		}
 		if err := o.cancelled(); err != nil {

@@ -129,6 +129,17 @@ func (d *rowDelta) add(row []byte, w int64) {
 	d.order = append(d.order, k)
 }
 
+// replace emits what changes when the rows old give way to now, and empties d.
+func (d *rowDelta) replace(old, now [][]byte, buf *outBuf, out Emitter) error {
+	for _, r := range old {
+		d.add(r, -1)
+	}
+	for _, r := range now {
+		d.add(r, 1)
+	}
+	return d.emit(buf, out)
+}
+
 // emit emits the difference, rows in the order they were added first, and empties d.
 func (d *rowDelta) emit(buf *outBuf, out Emitter) error {
 	for _, k := range d.order {

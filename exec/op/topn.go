@@ -183,13 +183,7 @@ func (o *topNOp) Barrier(_ checkpoint.Barrier, out Emitter) error {
 				return err
 			}
 		}
-		for _, r := range g.old {
-			o.delta.add(r, -1)
-		}
-		for _, r := range now {
-			o.delta.add(r, 1)
-		}
-		if err := o.delta.emit(o.out, out); err != nil {
+		if err := o.delta.replace(g.old, now, o.out, out); err != nil {
 			return err
 		}
 		if err := o.cancelled(); err != nil {
