@@ -6,6 +6,8 @@ package catalog
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -24,6 +26,8 @@ const (
 	Source           Kind = "source"
 	View             Kind = "view"
 	MaterializedView Kind = "materialized view"
+	Index            Kind = "index"
+	Sequence         Kind = "sequence"
 )
 
 // Column of a relation. Hidden columns are stored but not part of `*`.
@@ -35,6 +39,12 @@ type Column struct {
 	Default   string     `json:"default,omitempty"`   // expression text
 	Generated string     `json:"generated,omitempty"` // expression text of a stored generated column
 	Comment   string     `json:"comment,omitempty"`
+	Identity  string     `json:"identity,omitempty"` // "always", "by default"
+	Sequence  uint64     `json:"sequence,omitempty"` // of an identity or serial column: the sequence that it owns
+	Dropped   bool       `json:"dropped,omitempty"`  // stays among the stored columns, has no name any more
+	// Missing is the value of rows that are older than the column, in text form; nil means NULL.
+	Missing *string `json:"missing,omitempty"`
+	ACL     []ACL   `json:"acl,omitempty"`
 }
 
 // Check is a CHECK constraint.
@@ -75,6 +85,11 @@ type Object struct {
 	Paused     bool              `json:"paused,omitempty"`   // by PAUSE, until RESUME
 	Creating   bool              `json:"creating,omitempty"` // a view that has not caught up: dropped at restart unless it runs in the background
 	Comment    string            `json:"comment,omitempty"`
+	Index      *IndexDef         `json:"index,omitempty"`
+	Sequence   *SequenceDef      `json:"sequence,omitempty"`
+	Temporary  bool              `json:"temporary,omitempty"` // ends with the session that made it, and with the server
+	Owner      uint32            `json:"owner,omitempty"`     // a role, 0 = the bootstrap superuser
+	ACL        []ACL             `json:"acl,omitempty"`       // nil = the owner's default
 }
 
 // Column returns the position of a column by name, -1 when there is none.
@@ -98,8 +113,11 @@ func (o *Object) Stored() types.Schema {
 
 // Namespace is a schema.
 type Namespace struct {
-	OID  uint32 `json:"oid"`
-	Name string `json:"name"`
+	OID     uint32 `json:"oid"`
+	Name    string `json:"name"`
+	Owner   uint32 `json:"owner,omitempty"`
+	ACL     []ACL  `json:"acl,omitempty"`
+	Comment string `json:"comment,omitempty"`
 }
 
 // Snapshot is an immutable state of the catalog.
@@ -108,7 +126,12 @@ type Snapshot struct {
 	objects map[uint64]*Object
 	names   map[string]*Object // schema + "\x00" + name
 	spaces  map[string]Namespace
-	nextID  uint64
+	// Enums, functions and roles by OID; defaults are what ALTER DEFAULT PRIVILEGES said.
+	enums     map[uint32]*Enum
+	functions map[uint32]*Function
+	roles     map[uint32]*Role
+	defaults  []DefaultACL
+	nextID    uint64
 }
 
 // Well-known namespaces and where users' ids begin.
@@ -211,8 +234,13 @@ type Catalog struct {
 // New returns a catalog with the content of data (as Snapshot.Marshal made it), or an empty one. persist is called with the new content
 // before a change becomes visible; its error undoes the change.
 func New(data []byte, persist func([]byte) error) (*Catalog, error) {
-	s := &Snapshot{objects: map[uint64]*Object{}, names: map[string]*Object{}, spaces: map[string]Namespace{}, nextID: firstUserID}
-	for _, n := range []Namespace{{PublicOID, DefaultSchema}, {PgCatalogOID, "pg_catalog"}, {InfoSchemaOID, "information_schema"}, {StreamdbOID, SystemSchema}} {
+	s := &Snapshot{
+		objects: map[uint64]*Object{}, names: map[string]*Object{}, spaces: map[string]Namespace{}, nextID: firstUserID,
+		enums: map[uint32]*Enum{}, functions: map[uint32]*Function{}, roles: map[uint32]*Role{},
+	}
+	for _, n := range []Namespace{
+		{OID: PublicOID, Name: DefaultSchema}, {OID: PgCatalogOID, Name: "pg_catalog"}, {OID: InfoSchemaOID, Name: "information_schema"}, {OID: StreamdbOID, Name: SystemSchema},
+	} {
 		s.spaces[n.Name] = n
 	}
 	if len(data) > 0 {
@@ -251,20 +279,10 @@ func (c *Catalog) Update(f func(*Tx) error) error {
 }
 
 func (s *Snapshot) clone() *Snapshot {
-	n := &Snapshot{
-		Version: s.Version, nextID: s.nextID, objects: make(map[uint64]*Object, len(s.objects)+1), names: make(map[string]*Object, len(s.names)+1),
-		spaces: make(map[string]Namespace, len(s.spaces)+1),
+	return &Snapshot{
+		Version: s.Version, nextID: s.nextID, objects: maps.Clone(s.objects), names: maps.Clone(s.names), spaces: maps.Clone(s.spaces),
+		enums: maps.Clone(s.enums), functions: maps.Clone(s.functions), roles: maps.Clone(s.roles), defaults: slices.Clone(s.defaults),
 	}
-	for k, v := range s.objects {
-		n.objects[k] = v
-	}
-	for k, v := range s.names {
-		n.names[k] = v
-	}
-	for k, v := range s.spaces {
-		n.spaces[k] = v
-	}
-	return n
 }
 
 // Tx is a change in the making.
@@ -335,16 +353,23 @@ func (t *Tx) AddNamespace(name string) error {
 func (t *Tx) RemoveNamespace(name string) { delete(t.s.spaces, name) }
 
 type stored struct {
-	Format     int         `json:"format"`
-	Version    uint64      `json:"version"`
-	NextID     uint64      `json:"next_id"`
-	Namespaces []Namespace `json:"namespaces"`
-	Objects    []*Object   `json:"objects"`
+	Format     int          `json:"format"`
+	Version    uint64       `json:"version"`
+	NextID     uint64       `json:"next_id"`
+	Namespaces []Namespace  `json:"namespaces"`
+	Objects    []*Object    `json:"objects"`
+	Enums      []*Enum      `json:"enums,omitempty"`
+	Functions  []*Function  `json:"functions,omitempty"`
+	Roles      []*Role      `json:"roles,omitempty"`
+	Defaults   []DefaultACL `json:"default_acls,omitempty"`
 }
 
 // Marshal encodes the snapshot; the container adds the checksum.
 func (s *Snapshot) Marshal() ([]byte, error) {
-	st := stored{Format: FormatVersion, Version: s.Version, NextID: s.nextID, Objects: s.Objects()}
+	st := stored{
+		Format: FormatVersion, Version: s.Version, NextID: s.nextID, Objects: s.Objects(), Enums: s.Enums(), Functions: s.Functions(), Roles: s.Roles(),
+		Defaults: s.defaults,
+	}
 	for _, n := range s.Namespaces() {
 		if n.OID >= uint32(firstUserID) {
 			st.Namespaces = append(st.Namespaces, n)
@@ -370,5 +395,15 @@ func (s *Snapshot) unmarshal(data []byte) error {
 		s.objects[o.ID] = o
 		s.names[o.Schema+"\x00"+o.Name] = o
 	}
+	for _, e := range st.Enums {
+		s.enums[e.OID] = e
+	}
+	for _, f := range st.Functions {
+		s.functions[f.OID] = f
+	}
+	for _, r := range st.Roles {
+		s.roles[r.OID] = r
+	}
+	s.defaults = st.Defaults
 	return nil
 }

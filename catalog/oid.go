@@ -18,6 +18,8 @@ const (
 	classRowType    = 3
 	classRowArray   = 4
 	classServer     = 5
+	classEnumArray  = 6 // the array type of an enum (types.ArrayOf knows the rule)
+	classUnique     = 7 // the UNIQUE constraint of an index
 
 	classShift    = 28
 	manyFlag      = 1 << 31

@@ -1,0 +1,53 @@
+package catalog
+
+import "github.com/streamdb/streamdb/types"
+
+// Function is a function made by CREATE FUNCTION .. LANGUAGE sql. It is immutable once in a snapshot. Calls are inlined when they are bound,
+// so that what is stored in a plan does not depend on it.
+type Function struct {
+	OID        uint32        `json:"oid"`
+	Schema     string        `json:"schema"`
+	Name       string        `json:"name"`
+	Args       []FunctionArg `json:"args,omitempty"`
+	Returns    types.Type    `json:"returns"`
+	ReturnsSet bool          `json:"returns_set,omitempty"`
+	Columns    []FunctionArg `json:"columns,omitempty"` // of RETURNS TABLE, and OUT arguments
+	Body       string        `json:"body"`
+	SearchPath []string      `json:"search_path,omitempty"`
+	Definition string        `json:"definition"`           // the statement as given
+	Volatility string        `json:"volatility,omitempty"` // "i", "s"; "" = volatile
+	Strict     bool          `json:"strict,omitempty"`
+	DependsOn  []uint64      `json:"depends_on,omitempty"` // relations, enum types and functions that the body names
+	Owner      uint32        `json:"owner,omitempty"`
+	ACL        []ACL         `json:"acl,omitempty"`
+	Comment    string        `json:"comment,omitempty"`
+}
+
+// FunctionArg is a parameter, or a column of the result.
+type FunctionArg struct {
+	Name    string     `json:"name,omitempty"`
+	Type    types.Type `json:"type"`
+	Default string     `json:"default,omitempty"` // expression text
+}
+
+// Functions lists all functions of users by OID.
+func (s *Snapshot) Functions() []*Function {
+	return sortedByOID(s.functions, func(f *Function) uint32 { return f.OID })
+}
+
+// FunctionsNamed lists the overloads of a name in a schema by OID.
+func (s *Snapshot) FunctionsNamed(schema, name string) []*Function {
+	var out []*Function
+	for _, f := range s.Functions() {
+		if f.Schema == schema && f.Name == name {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// PutFunction adds a function or puts a changed copy in the place of the old one; the caller has looked for another with its signature.
+func (t *Tx) PutFunction(f *Function) { t.s.functions[f.OID] = f }
+
+// RemoveFunction drops a function.
+func (t *Tx) RemoveFunction(oid uint32) { delete(t.s.functions, oid) }
