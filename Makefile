@@ -15,7 +15,7 @@ TEST_TIMEOUT ?= 20m
 E2E_TIMEOUT  ?= 20m
 FUZZTIME     ?= 5s
 
-.PHONY: help build demo test e2e check fmt bench fuzz versitygw clean
+.PHONY: help build demo test e2e check fmt bench fuzz versitygw clients clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,7 +29,7 @@ demo: build ## auction events, views over them, and how they change
 test: ## all tests that need no other server
 	@tools/gotest.sh -short -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(PACKAGES)
 
-e2e: versitygw ## the binary from outside: kill -9, an S3 server, broken input
+e2e: versitygw clients ## the binary from outside: kill -9, an S3 server, broken input, real clients, PostgreSQL beside it
 	@PATH="$(CACHE):$$PATH" tools/gotest.sh -tags e2e -count=1 -timeout $(E2E_TIMEOUT) $(TESTFLAGS) ./e2e
 
 check: ## format, vet, staticcheck, imports and style rules
@@ -50,6 +50,14 @@ bench: build ## the Nexmark queries, against hand-written loops where there are 
 
 fuzz: ## each fuzz target for FUZZTIME
 	@tools/fuzz.sh $(FUZZTIME)
+
+CLIENTS := $(CURDIR)/.cache/clients
+
+clients: $(CLIENTS)/ready ## the client libraries of the e2e tests, fetched once
+
+$(CLIENTS)/ready: tools/clients.sh $(wildcard e2e/clients/python/requirements.txt e2e/clients/node/package*.json e2e/clients/go/*)
+	@tools/clients.sh $(CLIENTS)
+	@touch $@
 
 versitygw: $(VERSITYGW) ## the S3 server of the e2e tests, built once
 
