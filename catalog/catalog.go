@@ -229,6 +229,7 @@ type Catalog struct {
 	mu      sync.Mutex
 	cur     atomic.Pointer[Snapshot]
 	persist func([]byte) error
+	nextID  atomic.Uint64 // shared by all that is in the making, so that no id is given out twice
 }
 
 // New returns a catalog with the content of data (as Snapshot.Marshal made it), or an empty one. persist is called with the new content
@@ -250,6 +251,7 @@ func New(data []byte, persist func([]byte) error) (*Catalog, error) {
 	}
 	c := &Catalog{persist: persist}
 	c.cur.Store(s)
+	c.nextID.Store(s.nextID)
 	return c, nil
 }
 
@@ -260,11 +262,12 @@ func (c *Catalog) Snapshot() *Snapshot { return c.cur.Load() }
 func (c *Catalog) Update(f func(*Tx) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	tx := &Tx{s: c.cur.Load().clone()}
+	tx := &Tx{s: c.cur.Load().clone(), c: c}
 	if err := f(tx); err != nil {
 		return err
 	}
 	tx.s.Version++
+	tx.s.nextID = c.nextID.Load()
 	if c.persist != nil {
 		data, err := tx.s.Marshal()
 		if err != nil {
@@ -286,15 +289,17 @@ func (s *Snapshot) clone() *Snapshot {
 }
 
 // Tx is a change in the making.
-type Tx struct{ s *Snapshot }
+type Tx struct {
+	s *Snapshot
+	c *Catalog
+}
 
 // Snapshot returns the state as changed so far.
 func (t *Tx) Snapshot() *Snapshot { return t.s }
 
 // NextID takes a new object id. Ids are never used again, also after the object is gone.
 func (t *Tx) NextID() uint64 {
-	t.s.nextID++
-	return t.s.nextID - 1
+	return t.c.nextID.Add(1) - 1
 }
 
 // Add puts a new object in.

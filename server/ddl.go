@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -27,7 +28,7 @@ const (
 )
 
 func (d *dispatch) targetSchema(n sql.Name) (string, error) {
-	snap := d.ss.srv.catalog.Snapshot()
+	snap := d.ss.snapshot()
 	if n.Schema != "" {
 		if _, ok := snap.Namespace(n.Schema); !ok {
 			return "", pgerr.Newf(pgerr.InvalidSchemaName, "schema %q does not exist", n.Schema).At(n.Pos)
@@ -44,7 +45,7 @@ func (d *dispatch) targetSchema(n sql.Name) (string, error) {
 
 // exists handles IF NOT EXISTS; done means that the statement has been answered.
 func (d *dispatch) exists(schema string, n sql.Name, ifNotExists bool, tag string) (done bool, err error) {
-	if _, ok := d.ss.srv.catalog.Snapshot().Lookup(schema, n.Name); !ok {
+	if _, ok := d.ss.snapshot().Lookup(schema, n.Name); !ok {
 		return false, nil
 	}
 	if !ifNotExists {
@@ -195,7 +196,7 @@ func (d *dispatch) addCheck(o *catalog.Object, tc sql.TableConstraint) {
 	if name == "" {
 		base := o.Name + "_check"
 		columns := map[int]bool{}
-		if e, err := planner.BindScalar(tc.Check, o.Stored(), d.ss.planOptions(d.ss.srv.catalog.Snapshot(), nil)); err == nil { // bindCheck reports it
+		if e, err := planner.BindScalar(tc.Check, o.Stored(), d.ss.planOptions(d.ss.snapshot(), nil)); err == nil { // bindCheck reports it
 			e.Columns(columns)
 		}
 		for c := range columns {
@@ -213,7 +214,7 @@ func (d *dispatch) addCheck(o *catalog.Object, tc sql.TableConstraint) {
 
 // bindColumns checks the expressions of a definition: defaults, generated columns, CHECK.
 func (d *dispatch) bindColumns(def *sql.TableDef, o *catalog.Object) error {
-	opts := d.ss.planOptions(d.ss.srv.catalog.Snapshot(), nil)
+	opts := d.ss.planOptions(d.ss.snapshot(), nil)
 	for i := range def.Columns {
 		c := &def.Columns[i]
 		switch {
@@ -291,9 +292,11 @@ func bindCheck(q *sql.Query, o *catalog.Object, opts planner.Options) error {
 func expressionText(q *sql.Query) string { return strings.TrimSpace(q.SourceText()) }
 
 func (d *dispatch) createTable(st *sql.CreateTable) error {
-	srv := d.ss.srv
-	srv.ddl.Lock()
-	defer srv.ddl.Unlock()
+	unlock, err := d.lockSchema()
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	schema, err := d.targetSchema(st.Name)
 	if err != nil {
 		return err
@@ -336,20 +339,20 @@ func (d *dispatch) storeTable(o *catalog.Object) error {
 		o.Columns = append(o.Columns, catalog.Column{Name: rowIDColumn, Type: types.Int8, Hidden: true})
 		o.Key = []int{len(o.Columns) - 1}
 	}
-	if err := srv.catalog.Update(func(tx *catalog.Tx) error {
+	if err := d.ss.update(func(tx *catalog.Tx) error {
 		o.ID = tx.NextID()
 		return tx.Add(o)
 	}); err != nil {
 		return err
 	}
 	if err := srv.openTable(d.ctx, o); err != nil {
-		return errors.Join(err, srv.catalog.Update(func(tx *catalog.Tx) error { tx.Remove(o.ID); return nil }))
+		return errors.Join(err, d.ss.update(func(tx *catalog.Tx) error { tx.Remove(o.ID); return nil }))
 	}
+	d.atRollback(func(ctx context.Context) error { return srv.closeTable(ctx, o.ID) })
 	return nil
 }
 
 func (d *dispatch) createTableAs(st *sql.CreateTableAs) error {
-	srv := d.ss.srv
 	schema, err := d.targetSchema(st.Name)
 	if err != nil {
 		return err
@@ -357,7 +360,7 @@ func (d *dispatch) createTableAs(st *sql.CreateTableAs) error {
 	if done, err := d.exists(schema, st.Name, st.IfNotExists, "CREATE TABLE AS"); done || err != nil {
 		return err
 	}
-	q, err := planner.PlanQuery(st.Query, d.ss.planOptions(srv.catalog.Snapshot(), nil))
+	q, err := planner.PlanQuery(st.Query, d.ss.planOptions(d.ss.snapshot(), nil))
 	if err != nil {
 		return err
 	}
@@ -377,9 +380,12 @@ func (d *dispatch) createTableAs(st *sql.CreateTableAs) error {
 		}
 		o.Columns = append(o.Columns, catalog.Column{Name: c.Name, Type: c.Type})
 	}
-	srv.ddl.Lock()
+	unlock, err := d.lockSchema()
+	if err != nil {
+		return err
+	}
 	err = d.storeTable(o)
-	srv.ddl.Unlock()
+	unlock()
 	if err != nil {
 		return err
 	}

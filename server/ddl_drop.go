@@ -14,7 +14,12 @@ import (
 )
 
 func (d *dispatch) createSchema(st *sql.CreateSchema) error {
-	err := d.ss.srv.catalog.Update(func(tx *catalog.Tx) error { return tx.AddNamespace(st.Name.Name) })
+	unlock, err := d.lockSchema()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	err = d.ss.update(func(tx *catalog.Tx) error { return tx.AddNamespace(st.Name.Name) })
 	if st.IfNotExists && pgerr.CodeOf(err) == pgerr.DuplicateSchema {
 		if err := d.ss.notice("NOTICE", pgerr.DuplicateSchema, "schema %q already exists, skipping", st.Name.Name); err != nil {
 			return err
@@ -36,14 +41,16 @@ var dropKinds = map[sql.ObjectKind]catalog.Kind{
 }
 
 func (d *dispatch) drop(st *sql.Drop) error {
-	srv := d.ss.srv
 	tag, ok := dropTags[st.Kind]
 	if !ok {
 		return pgerr.Newf(pgerr.FeatureNotSupported, "DROP %s is not supported", strings.ToUpper(string(st.Kind))).At(st.Start)
 	}
-	srv.ddl.Lock()
-	defer srv.ddl.Unlock()
-	snap := srv.catalog.Snapshot()
+	unlock, err := d.lockSchema()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	snap := d.ss.snapshot()
 	var targets []*catalog.Object
 	var spaces []string
 	for _, n := range st.Names {
@@ -92,7 +99,7 @@ func (d *dispatch) drop(st *sql.Drop) error {
 		return err
 	}
 	if len(spaces) > 0 {
-		if err := srv.catalog.Update(func(tx *catalog.Tx) error {
+		if err := d.ss.update(func(tx *catalog.Tx) error {
 			for _, s := range spaces {
 				tx.RemoveNamespace(s)
 			}
@@ -170,7 +177,7 @@ func (d *dispatch) dropObjects(objs []*catalog.Object) error {
 	if len(objs) == 0 {
 		return nil
 	}
-	if err := srv.catalog.Update(func(tx *catalog.Tx) error {
+	if err := d.ss.update(func(tx *catalog.Tx) error {
 		for _, o := range objs {
 			tx.Remove(o.ID)
 		}
@@ -178,18 +185,31 @@ func (d *dispatch) dropObjects(objs []*catalog.Object) error {
 	}); err != nil {
 		return err
 	}
-	var err error
-	for _, o := range objs {
-		switch o.Kind {
-		case catalog.MaterializedView:
-			err = errors.Join(err, srv.engine.DropJob(o.ID))
-			srv.coord.Drop(o.ID)
-		case catalog.Table:
-			// The session may be cancelled; the drop is decided.
-			err = errors.Join(err, srv.engine.DropTable(context.WithoutCancel(d.ctx), o.ID))
-			srv.tables.Delete(o.ID)
+	return d.atCommit(func(ctx context.Context) error {
+		var err error
+		for _, o := range objs {
+			switch o.Kind {
+			case catalog.MaterializedView:
+				err = errors.Join(err, srv.closeJob(o.ID))
+			case catalog.Table:
+				err = errors.Join(err, srv.closeTable(ctx, o.ID))
+			}
 		}
-	}
+		return err
+	})
+}
+
+// closeJob ends the job of a view that is no more.
+func (s *Server) closeJob(id uint64) error {
+	err := s.engine.DropJob(id)
+	s.coord.Drop(id)
+	return err
+}
+
+// closeTable ends the runtime of a table that is no more.
+func (s *Server) closeTable(ctx context.Context, id uint64) error {
+	err := s.engine.DropTable(ctx, id)
+	s.tables.Delete(id)
 	return err
 }
 

@@ -21,9 +21,11 @@ func option(opts []sql.Option, name string) (sql.Option, bool) {
 }
 
 func (d *dispatch) createSource(st *sql.CreateSource) error {
-	srv := d.ss.srv
-	srv.ddl.Lock()
-	defer srv.ddl.Unlock()
+	unlock, err := d.lockSchema()
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	schema, err := d.targetSchema(st.Name)
 	if err != nil {
 		return err
@@ -75,7 +77,7 @@ func (d *dispatch) createSource(st *sql.CreateSource) error {
 		if err != nil {
 			return err
 		}
-		e, err := planner.BindScalar(q, o.Stored(), d.ss.planOptions(srv.catalog.Snapshot(), nil))
+		e, err := planner.BindScalar(q, o.Stored(), d.ss.planOptions(d.ss.snapshot(), nil))
 		if err != nil {
 			return atPos(err, wm.Pos)
 		}
@@ -86,7 +88,7 @@ func (d *dispatch) createSource(st *sql.CreateSource) error {
 		return pgerr.Newf(pgerr.FeatureNotSupported, "a source can have one watermark").At(st.Watermarks[1].Pos)
 	}
 	o.Source = def
-	if err := srv.catalog.Update(func(tx *catalog.Tx) error {
+	if err := d.ss.update(func(tx *catalog.Tx) error {
 		o.ID = tx.NextID()
 		return tx.Add(o)
 	}); err != nil {

@@ -1,11 +1,13 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/streamdb/streamdb/catalog"
@@ -18,14 +20,16 @@ import (
 )
 
 func (d *dispatch) createView(st *sql.CreateView) error {
-	srv := d.ss.srv
-	srv.ddl.Lock()
-	defer srv.ddl.Unlock()
+	unlock, err := d.lockSchema()
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	schema, err := d.targetSchema(st.Name)
 	if err != nil {
 		return err
 	}
-	old, exists := srv.catalog.Snapshot().Lookup(schema, st.Name.Name)
+	old, exists := d.ss.snapshot().Lookup(schema, st.Name.Name)
 	if exists && !(st.OrReplace && old.Kind == catalog.View) {
 		if st.OrReplace {
 			return pgerr.Newf(pgerr.WrongObjectType, "%q is not a view", st.Name.Name)
@@ -34,7 +38,7 @@ func (d *dispatch) createView(st *sql.CreateView) error {
 			return err
 		}
 	}
-	q, err := planner.PlanQuery(st.Query, d.ss.planOptions(srv.catalog.Snapshot(), nil))
+	q, err := planner.PlanQuery(st.Query, d.ss.planOptions(d.ss.snapshot(), nil))
 	if err != nil {
 		return err
 	}
@@ -48,7 +52,7 @@ func (d *dispatch) createView(st *sql.CreateView) error {
 	if err := namedColumns(o, q.Columns, st.Columns); err != nil {
 		return err
 	}
-	err = srv.catalog.Update(func(tx *catalog.Tx) error {
+	err = d.ss.update(func(tx *catalog.Tx) error {
 		if !exists {
 			o.ID = tx.NextID()
 			return tx.Add(o)
@@ -150,14 +154,11 @@ func (d *dispatch) createMaterializedView(st *sql.CreateMaterializedView) error 
 	if err != nil {
 		return err
 	}
-	srv.ddl.Lock()
-	locked := true
-	unlock := func() {
-		if locked {
-			locked = false
-			srv.ddl.Unlock()
-		}
+	free, err := d.lockSchema()
+	if err != nil {
+		return err
 	}
+	unlock := sync.OnceFunc(free)
 	defer unlock()
 	if done, err := d.exists(schema, st.Name, st.IfNotExists, tag); done || err != nil {
 		return err
@@ -166,7 +167,7 @@ func (d *dispatch) createMaterializedView(st *sql.CreateMaterializedView) error 
 		Kind: catalog.MaterializedView, Schema: schema, Name: st.Name.Name, Query: queryText(st.Query), SearchPath: d.ss.vars.searchPath(),
 		Definition: st.SourceText(), Settings: settings, Creating: true,
 	}
-	if err := srv.catalog.Update(func(tx *catalog.Tx) error {
+	if err := d.ss.update(func(tx *catalog.Tx) error {
 		o.ID = tx.NextID()
 		opts := d.ss.planOptions(tx.Snapshot(), nil)
 		opts.EmitOnClose, opts.Relation = st.EmitOnWindowClose, o.ID
@@ -199,12 +200,15 @@ func (d *dispatch) createMaterializedView(st *sql.CreateMaterializedView) error 
 	}
 	j, err := srv.createJob(o, nil)
 	if err != nil {
-		return errors.Join(err, srv.catalog.Update(func(tx *catalog.Tx) error { tx.Remove(o.ID); return nil }))
+		return errors.Join(err, d.ss.update(func(tx *catalog.Tx) error { tx.Remove(o.ID); return nil }))
 	}
+	d.atRollback(func(context.Context) error { return srv.closeJob(o.ID) })
 	j.Start()
 	unlock()
 	if background {
-		srv.finishInBackground(j)
+		if err := d.atCommit(func(context.Context) error { srv.finishInBackground(j); return nil }); err != nil {
+			return err
+		}
 		return d.complete(tag)
 	}
 	began := time.Now()
@@ -220,7 +224,7 @@ func (d *dispatch) createMaterializedView(st *sql.CreateMaterializedView) error 
 		}
 	})
 	if err == nil {
-		err = srv.created(o.ID, o.Name)
+		err = d.ss.update(created(o.ID, o.Name))
 	}
 	if err != nil {
 		return errors.Join(err, d.dropObjects([]*catalog.Object{o}))
@@ -229,8 +233,8 @@ func (d *dispatch) createMaterializedView(st *sql.CreateMaterializedView) error 
 }
 
 // created makes a view that has been filled one like all others.
-func (s *Server) created(id uint64, name string) error {
-	return s.catalog.Update(func(tx *catalog.Tx) error {
+func created(id uint64, name string) func(*catalog.Tx) error {
+	return func(tx *catalog.Tx) error {
 		cur, ok := tx.Snapshot().Get(id)
 		if !ok {
 			return pgerr.Newf(pgerr.QueryCanceled, "materialized view %q was dropped while it was being created", name)
@@ -238,7 +242,7 @@ func (s *Server) created(id uint64, name string) error {
 		c := *cur
 		c.Creating = false
 		return tx.Replace(&c)
-	})
+	}
 }
 
 // finishInBackground waits for a view that is being filled while nobody else does.
@@ -248,7 +252,7 @@ func (s *Server) finishInBackground(j *exec.Job) {
 		defer s.work.Done()
 		err := j.WaitCaughtUp(s.ctx, progressEvery, func() {})
 		if err == nil {
-			err = s.created(j.Spec.ID, j.Spec.Name)
+			err = s.catalog.Update(created(j.Spec.ID, j.Spec.Name))
 		}
 		if err != nil && s.ctx.Err() == nil {
 			s.log.Warn().Err(err).Str("view", j.Spec.Name).Msg("creation in the background ended")

@@ -40,7 +40,7 @@ func (d *dispatch) change(st sql.Statement) error {
 	} else if err := ss.fresh(p); err != nil {
 		return err
 	}
-	obj, ok := ss.srv.catalog.Snapshot().Get(p.change.Target.ID)
+	obj, ok := p.snap.Get(p.change.Target.ID)
 	if !ok || obj.Kind != catalog.Table {
 		return pgerr.Newf(pgerr.WrongObjectType, "cannot change %q", p.change.Target.Name).WithHint("Only tables can be written to.")
 	}
@@ -154,7 +154,7 @@ func (c *changer) compile() error {
 	if c.returning != nil {
 		c.out = types.NewChunk(c.p.change.ReturningColumns.Types())
 	}
-	o := ss.planOptions(ss.srv.catalog.Snapshot(), nil)
+	o := ss.planOptions(c.p.snap, nil)
 	for _, ck := range c.obj.Checks {
 		q, err := parseExpression(ck.Text)
 		if err != nil {

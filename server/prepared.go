@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/streamdb/streamdb/catalog"
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/pgwire"
 	"github.com/streamdb/streamdb/planner"
@@ -28,11 +29,11 @@ type prepared struct {
 	params   []types.Type
 	columns  types.Schema // nil: returns no rows
 
-	query   *planner.Planned       // of a query
-	change  *planner.PlannedChange // of INSERT, UPDATE, DELETE
-	version uint64                 // catalog version planned with
-	path    []string
-	point   *pointRead // fast path of a read by key
+	query  *planner.Planned       // of a query
+	change *planner.PlannedChange // of INSERT, UPDATE, DELETE
+	snap   *catalog.Snapshot      // catalog planned with
+	path   []string
+	point  *pointRead // fast path of a read by key
 }
 
 // Prepare implements pgwire.Session.
@@ -92,7 +93,7 @@ func (ss *session) parsePrepared(name, text string, oids []uint32) (*prepared, e
 
 // plan makes or renews the plan of p.
 func (ss *session) plan(p *prepared) error {
-	snap := ss.srv.catalog.Snapshot()
+	snap := ss.snapshot()
 	path := ss.vars.searchPath()
 	o := ss.planOptions(snap, p.declared)
 	p.query, p.change, p.point = nil, nil, nil
@@ -133,16 +134,16 @@ func (ss *session) plan(p *prepared) error {
 	if len(params) > maxParams {
 		return pgerr.Newf(pgerr.TooManyArguments, "a statement may have %d parameters", maxParams)
 	}
-	if p.version != 0 && !slices.EqualFunc(columns, p.columns, func(a, b types.Column) bool { return a.Type == b.Type && a.Name == b.Name }) {
+	if p.snap != nil && !slices.EqualFunc(columns, p.columns, func(a, b types.Column) bool { return a.Type == b.Type && a.Name == b.Name }) {
 		return pgerr.Newf(pgerr.FeatureNotSupported, "cached plan must not change result type")
 	}
-	p.columns, p.params, p.version, p.path = columns, params, snap.Version+1, path
+	p.columns, p.params, p.snap, p.path = columns, params, snap, path
 	return nil
 }
 
 // fresh makes sure that the plan of p is one of the current catalog.
 func (ss *session) fresh(p *prepared) error {
-	if p.stmt == nil || (p.version == ss.srv.catalog.Snapshot().Version+1 && slices.Equal(p.path, ss.vars.searchPath())) {
+	if p.stmt == nil || (p.snap == ss.snapshot() && slices.Equal(p.path, ss.vars.searchPath())) {
 		return nil
 	}
 	return ss.plan(p)
@@ -260,7 +261,7 @@ func (ss *session) CloseStatement(_ context.Context, name string) error {
 
 // bindArgument binds an argument of EXECUTE and casts it to the parameter's type.
 func bindArgument(ss *session, q *sql.Query, n int, t types.Type) (*expr.Expr, error) {
-	e, err := planner.BindDefinition(q, nil, fmt.Sprint("$", n), t, "EXECUTE parameter", ss.planOptions(ss.srv.catalog.Snapshot(), nil))
+	e, err := planner.BindDefinition(q, nil, fmt.Sprint("$", n), t, "EXECUTE parameter", ss.planOptions(ss.snapshot(), nil))
 	if pgerr.CodeOf(err) == pgerr.DatatypeMismatch {
 		return nil, pgerr.Newf(pgerr.DatatypeMismatch, "parameter $%d cannot be coerced to the expected type %s", n, t).
 			WithHint("You will need to rewrite or cast the expression.")

@@ -287,7 +287,7 @@ func (d *dispatch) explain(st *sql.Explain) error {
 	if st.Format != "" && st.Format != "text" {
 		return pgerr.Newf(pgerr.FeatureNotSupported, "EXPLAIN (FORMAT %s) is not supported", strings.ToUpper(st.Format)).WithHint("Use FORMAT TEXT.")
 	}
-	snap := d.ss.srv.catalog.Snapshot()
+	snap := d.ss.snapshot()
 	o := d.ss.planOptions(snap, nil)
 	var p *plan.Plan
 	switch t := st.Target.(type) {

@@ -83,7 +83,7 @@ type Server struct {
 	wire     *pgwire.Server
 	settings *serverSettings
 
-	ddl        sync.Mutex // one schema change at a time
+	ddl        schemaLock // one schema change at a time
 	tables     sync.Map   // uint64 → *tableState
 	sessions   sync.Map   // int32 → *session
 	started    time.Time
@@ -115,7 +115,7 @@ func Open(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.DataDir == "" {
 		cfg.DataDir = DefaultDataDir
 	}
-	s := &Server{cfg: cfg, log: cfg.Logger, registry: functions.Builtins(), started: time.Now(), fatal: make(chan error, 1)}
+	s := &Server{cfg: cfg, log: cfg.Logger, registry: functions.Builtins(), ddl: newSchemaLock(), started: time.Now(), fatal: make(chan error, 1)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	if err := s.open(ctx); err != nil {
 		return nil, errors.Join(err, s.release())
@@ -291,6 +291,9 @@ func (s *Server) restore(ctx context.Context, m *checkpoint.Manifest) error {
 		},
 	}, epoch, tableState)
 	if err != nil {
+		return err
+	}
+	if err := s.openSystemTable(ctx); err != nil {
 		return err
 	}
 	if err := s.dropUnfinished(); err != nil {

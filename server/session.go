@@ -75,6 +75,7 @@ func (ss *session) TxStatus() byte {
 // Close implements pgwire.Session.
 func (ss *session) Close() {
 	ss.closePortals(func(*portal) bool { return true })
+	ss.rollbackSchema()
 	ss.tx.release()
 	ss.srv.sessions.Delete(ss.params.ProcessID)
 }
@@ -172,7 +173,7 @@ func (ss *session) env(args []types.Datum) *expr.Env {
 
 // catalogInfo answers the catalogue functions of expressions; it is made once per state of the catalog.
 func (ss *session) catalogInfo() expr.CatalogInfo {
-	if snap := ss.srv.catalog.Snapshot(); ss.info == nil || ss.infoOf != snap {
+	if snap := ss.snapshot(); ss.info == nil || ss.infoOf != snap {
 		ss.info, ss.infoOf = catalog.NewInfo(ss.systemData()), snap
 	}
 	return ss.info
@@ -186,7 +187,7 @@ func (ss *session) notice(severity string, code pgerr.Code, format string, args 
 
 // resolve finds a relation by its name in a statement.
 func (ss *session) resolve(n sql.Name) (*catalog.Object, bool) {
-	return ss.srv.catalog.Snapshot().Resolve(n.Schema, n.Name, ss.vars.searchPath())
+	return ss.snapshot().Resolve(n.Schema, n.Name, ss.vars.searchPath())
 }
 
 // Sync implements pgwire.Session.

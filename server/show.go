@@ -105,7 +105,7 @@ func like(s, pattern string) bool {
 }
 
 func (d *dispatch) showObjects(st *sql.Show, cols types.Schema) error {
-	snap := d.ss.srv.catalog.Snapshot()
+	snap := d.ss.snapshot()
 	var rows [][]types.Datum
 	add := func(name string) {
 		if st.Like == "" || like(name, st.Like) {
@@ -168,14 +168,13 @@ func errText(err error) types.Datum {
 }
 
 func (d *dispatch) cancelJobs(st *sql.CancelJobs) error {
-	srv := d.ss.srv
 	var rows [][]types.Datum
 	for _, raw := range st.IDs {
 		var id uint64
 		if _, err := fmt.Sscan(strings.Trim(raw, "' "), &id); err != nil {
 			return pgerr.Newf(pgerr.InvalidTextRepresentation, "invalid job id %q", raw)
 		}
-		o, ok := srv.catalog.Snapshot().Get(id)
+		o, ok := d.ss.snapshot().Get(id)
 		if !ok || o.Kind != catalog.MaterializedView {
 			return pgerr.Newf(pgerr.UndefinedObject, "job %d does not exist", id)
 		}
@@ -195,7 +194,7 @@ func (d *dispatch) pause(n *sql.Name, pause bool) error {
 	if err != nil {
 		return err
 	}
-	err = d.ss.srv.catalog.Update(func(tx *catalog.Tx) error {
+	err = d.ss.update(func(tx *catalog.Tx) error {
 		for _, j := range jobs {
 			o, ok := tx.Snapshot().Get(j.Spec.ID)
 			if !ok || o.Paused == pause {
@@ -235,8 +234,8 @@ func (d *dispatch) wait(st *sql.Wait) error {
 		if err := j.WaitCaughtUp(d.ctx, progressEvery, func() {}); err != nil {
 			return err
 		}
-		if o, ok := d.ss.srv.catalog.Snapshot().Get(j.Spec.ID); ok && o.Creating {
-			if err := d.ss.srv.created(o.ID, o.Name); err != nil {
+		if o, ok := d.ss.snapshot().Get(j.Spec.ID); ok && o.Creating {
+			if err := d.ss.update(created(o.ID, o.Name)); err != nil {
 				return err
 			}
 		}
@@ -363,7 +362,12 @@ func (d *dispatch) comment(st *sql.CommentOn) error {
 	if st.Comment != nil {
 		textOf = *st.Comment
 	}
-	err := d.ss.srv.catalog.Update(func(tx *catalog.Tx) error {
+	unlock, err := d.lockSchema()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	err = d.ss.update(func(tx *catalog.Tx) error {
 		c := *o
 		if st.Kind != sql.KindColumn {
 			c.Comment = textOf
@@ -407,10 +411,13 @@ func (d *dispatch) alter(st *sql.AlterObject) error {
 		}
 		return d.complete(tag)
 	}
-	srv.ddl.Lock()
-	defer srv.ddl.Unlock()
+	unlock, err := d.lockSchema()
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	for _, a := range st.Actions {
-		err := srv.catalog.Update(func(tx *catalog.Tx) error {
+		err := d.ss.update(func(tx *catalog.Tx) error {
 			c := *o
 			switch a.Kind {
 			case sql.AlterRename:

@@ -219,7 +219,7 @@ func undefinedSystem(name string) error {
 func (ss *session) systemData() *catalog.SystemData {
 	s := ss.srv
 	return &catalog.SystemData{
-		Snap: s.catalog.Snapshot(), Registry: s.registry, User: ss.params.User, Database: databaseName, Size: s.relationSize,
+		Snap: ss.snapshot(), Registry: s.registry, User: ss.params.User, Database: databaseName, Size: s.relationSize,
 		RowCount: func(id uint64) int64 {
 			if r, ok := s.engine.Relation(id); ok {
 				return r.Rows()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/streamdb/streamdb/catalog"
 	"github.com/streamdb/streamdb/exec"
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/sql"
@@ -12,6 +13,7 @@ import (
 
 func (ss *session) rollback() {
 	ss.closePortals(func(*portal) bool { return true })
+	ss.rollbackSchema()
 	ss.tx.release()
 	ss.tx = &txn{}
 	ss.vars.endTx(false)
@@ -27,6 +29,7 @@ type txn struct {
 	writes   map[uint64]*tableWrites
 	order    []uint64
 	saved    []savepoint
+	schema   *schemaTx // what it has changed of the schema, nil when nothing
 }
 
 type savepoint struct {
@@ -34,6 +37,9 @@ type savepoint struct {
 	writes map[uint64]*tableWrites
 	order  []uint64
 	vars   varsMark
+	// of the schema changes; catalog is nil when there were none
+	catalog          *catalog.Snapshot
+	commit, rollback int
 }
 
 // tableWrites are the uncommitted changes to one table, by encoded key.
@@ -114,6 +120,11 @@ func (ss *session) commit(ctx context.Context) error {
 	var writes []exec.TableWrite
 	for _, id := range t.order {
 		w := t.writes[id]
+		if t.schema != nil {
+			if _, ok := t.schema.private.Snapshot().Get(id); !ok {
+				continue // dropped after it was written to
+			}
+		}
 		tw := exec.TableWrite{Table: w.rel, Constraint: w.constraint}
 		// Deletions first: a key that moves from one row to another within the transaction is free by then.
 		for pass := range 2 {
@@ -129,20 +140,29 @@ func (ss *session) commit(ctx context.Context) error {
 			writes = append(writes, tw)
 		}
 	}
-	var err error
-	if len(writes) > 0 {
-		var epoch uint64
+	store := func(writes []exec.TableWrite) error {
 		commit, mode := ss.srv.engine.Commit, ss.vars.get("synchronous_commit")
 		if mode == "off" {
 			commit = ss.srv.engine.CommitAsync
 		}
-		if epoch, err = commit(ctx, writes); err == nil {
-			ss.written = max(ss.written, epoch)
-			if mode == "remote" {
-				_, err = ss.srv.coord.Trigger(ctx, nil)
-			}
+		epoch, err := commit(ctx, writes)
+		if err != nil {
+			return err
 		}
+		ss.written = max(ss.written, epoch)
+		if mode == "remote" {
+			_, err = ss.srv.coord.Trigger(ctx, nil)
+		}
+		return err
 	}
+	var err error
+	switch {
+	case t.schema != nil && t.schema.private.Changed():
+		err = ss.commitSchema(ctx, writes, store)
+	case len(writes) > 0:
+		err = store(writes)
+	}
+	ss.rollbackSchema() // nothing is left of it but the lock
 	err = ss.named(err)
 	ss.closePortals(func(p *portal) bool { return true })
 	t.release()
@@ -297,6 +317,9 @@ func (d *dispatch) savepoint(st *sql.Savepoint) error {
 	for id, w := range t.writes {
 		sp.writes[id] = w.clone()
 	}
+	if t.schema != nil {
+		sp.catalog, sp.commit, sp.rollback = t.schema.private.Snapshot(), len(t.schema.commit), len(t.schema.rollback)
+	}
 	t.saved = append(t.saved, sp)
 	return d.w.CommandComplete("SAVEPOINT")
 }
@@ -325,6 +348,16 @@ func (d *dispatch) rollbackTo(st *sql.RollbackTo) error {
 	for id, w := range sp.writes {
 		t.writes[id] = w.clone()
 	}
+	if s := t.schema; s != nil {
+		if err := s.undo(sp.rollback); err != nil {
+			return err
+		}
+		s.commit = s.commit[:sp.commit]
+		if sp.catalog == nil {
+			sp.catalog = s.private.Base()
+		}
+		s.private.Reset(sp.catalog)
+	}
 	t.failed = false
 	d.ss.vars.rollbackTo(sp.vars)
 	return d.w.CommandComplete("ROLLBACK")
@@ -349,7 +382,7 @@ func (ss *session) named(err error) error {
 		return err
 	}
 	for id, w := range ss.tx.writes {
-		if o, ok := ss.srv.catalog.Snapshot().Get(id); ok && w.constraint == pe.Constraint {
+		if o, ok := ss.snapshot().Get(id); ok && w.constraint == pe.Constraint {
 			pe.Schema, pe.Table = o.Schema, o.Name
 		}
 	}

@@ -1,0 +1,183 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"github.com/streamdb/streamdb/catalog"
+	"github.com/streamdb/streamdb/exec"
+)
+
+// Schema changes inside a transaction are made in a private state of the catalog, which nobody else sees and COMMIT publishes as a whole.
+// What they need of the engine is made at once (a table nobody can name does no harm) and undone by ROLLBACK; what they remove is removed
+// after COMMIT. From the first schema change to the end of its transaction a session holds the schema lock.
+
+// schemaLock admits one schema change at a time. Its holder may wait for a client, so waiting for it can be cancelled.
+type schemaLock chan struct{}
+
+func newSchemaLock() schemaLock { return make(schemaLock, 1) }
+
+func (l schemaLock) lock(ctx context.Context) error {
+	select {
+	case l <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (l schemaLock) unlock() { <-l }
+
+// schemaTx is what a transaction has changed of the schema.
+type schemaTx struct {
+	private  *catalog.Private
+	commit   []func(context.Context) error // after the changes are decided
+	rollback []func(context.Context) error // newest first
+}
+
+// lockSchema begins a schema change of one statement; unlock ends it. Within a transaction the lock is held until that ends.
+func (d *dispatch) lockSchema() (unlock func(), err error) {
+	ss := d.ss
+	if ss.tx.schema != nil {
+		return func() {}, nil
+	}
+	if err := ss.srv.ddl.lock(d.ctx); err != nil {
+		return nil, err
+	}
+	if ss.tx.explicit || !d.last || len(ss.tx.writes) > 0 {
+		ss.tx.schema = &schemaTx{private: ss.srv.catalog.Begin()}
+		return func() {}, nil
+	}
+	return ss.srv.ddl.unlock, nil
+}
+
+// snapshot is the catalog as the session sees it.
+func (ss *session) snapshot() *catalog.Snapshot {
+	if ss.tx != nil && ss.tx.schema != nil {
+		return ss.tx.schema.private.Snapshot()
+	}
+	return ss.srv.catalog.Snapshot()
+}
+
+// update changes the catalog: in the transaction's private state where there is one.
+func (ss *session) update(f func(*catalog.Tx) error) error {
+	if ss.tx != nil && ss.tx.schema != nil {
+		return ss.tx.schema.private.Update(f)
+	}
+	return ss.srv.catalog.Update(f)
+}
+
+// atCommit does f once the schema change is decided: now, or at the end of the transaction.
+func (d *dispatch) atCommit(f func(context.Context) error) error {
+	if s := d.ss.tx.schema; s != nil {
+		s.commit = append(s.commit, f)
+		return nil
+	}
+	return f(context.WithoutCancel(d.ctx))
+}
+
+// atRollback does f when the transaction's schema changes do not come about.
+func (d *dispatch) atRollback(f func(context.Context) error) {
+	if s := d.ss.tx.schema; s != nil {
+		s.rollback = append(s.rollback, f)
+	}
+}
+
+// undo runs the steps after the first n, newest first.
+func (s *schemaTx) undo(n int) error {
+	var err error
+	for i := len(s.rollback) - 1; i >= n; i-- {
+		err = errors.Join(err, s.rollback[i](context.Background()))
+	}
+	s.rollback = s.rollback[:n]
+	return err
+}
+
+// rollbackSchema undoes what the transaction has changed of the schema, and gives the lock back.
+func (ss *session) rollbackSchema() {
+	s := ss.tx.schema
+	if s == nil {
+		return
+	}
+	ss.tx.schema = nil
+	if err := s.undo(0); err != nil {
+		ss.srv.log.Error().Err(err).Msg("undo schema changes")
+	}
+	ss.srv.ddl.unlock()
+}
+
+// commitSchema publishes the transaction's schema changes together with its writes.
+func (ss *session) commitSchema(ctx context.Context, writes []exec.TableWrite, commit func([]exec.TableWrite) error) error {
+	s, srv := ss.tx.schema, ss.srv
+	var durable func([]byte, uint64) error
+	if len(writes) > 0 {
+		durable = func(data []byte, version uint64) error { return srv.commitWithSchema(data, version, writes, commit) }
+	}
+	if err := srv.catalog.Commit(s.private, durable); err != nil {
+		ss.rollbackSchema()
+		return err
+	}
+	ss.tx.schema = nil
+	srv.ddl.unlock()
+	var err error
+	for _, f := range s.commit {
+		err = errors.Join(err, f(context.WithoutCancel(ctx)))
+	}
+	return err
+}
+
+// commitWithSchema makes a new content of the catalog and rows durable as one: the content waits in a file of its own, and counts from the
+// moment when the write-ahead log has the rows together with its version.
+func (s *Server) commitWithSchema(data []byte, version uint64, writes []exec.TableWrite, commit func([]exec.TableWrite) error) error {
+	if s.cfg.MemoryOnly {
+		return commit(writes)
+	}
+	pending := s.pendingCatalog()
+	if err := writeCatalog(pending, data); err != nil {
+		return err
+	}
+	if err := s.cfg.Failpoints.Hit("schema/pending"); err != nil {
+		return err
+	}
+	mark, err := s.systemWrite(systemCatalogKey, int64(version), 0)
+	if err != nil {
+		return errors.Join(err, os.Remove(pending))
+	}
+	if err := commit(append(writes, mark)); err != nil {
+		return errors.Join(err, os.Remove(pending))
+	}
+	if err := s.cfg.Failpoints.Hit("schema/logged"); err != nil {
+		return err
+	}
+	if err := os.Rename(pending, s.catalogPath()); err != nil {
+		// The next start finds the version in the log and does it.
+		s.log.Error().Err(err).Msg("store catalog")
+	}
+	return nil
+}
+
+func (s *Server) catalogPath() string { return filepath.Join(s.cfg.DataDir, catalogFile) }
+
+// pendingCatalog is the file that holds a catalog whose transaction is being committed.
+func (s *Server) pendingCatalog() string { return s.catalogPath() + ".pending" }
+
+// adoptPending decides about a catalog whose transaction was being committed when the server ended: it counts when version, the newest one
+// that the write-ahead log or the tables' state names, reaches it.
+func (s *Server) adoptPending(version int64) error {
+	data, err := readCatalog(s.pendingCatalog())
+	if err != nil || data == nil {
+		return err
+	}
+	persist := func(b []byte) error { return writeCatalog(s.catalogPath(), b) }
+	next, err := catalog.New(data, persist)
+	if err != nil {
+		return err
+	}
+	if v := next.Snapshot().Version; uint64(version) < v || v <= s.catalog.Snapshot().Version {
+		return os.Remove(s.pendingCatalog())
+	}
+	s.catalog = next
+	return os.Rename(s.pendingCatalog(), s.catalogPath())
+}
