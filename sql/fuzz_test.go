@@ -5,6 +5,7 @@ import (
 
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/sql/pgext"
+	"github.com/streamdb/streamdb/sql/sqlprint"
 )
 
 // FuzzParse holds three rules for any text: no panic, every error coded and placed inside the text, and what the translator accepts
@@ -29,7 +30,7 @@ func FuzzParse(f *testing.F) {
 		}
 		for _, st := range stmts {
 			if q, ok := st.(*Query); ok {
-				printed := printQuery(pgext.QueryOf(q.Stmt))
+				printed := sqlprint.Query(pgext.QueryOf(q.Stmt))
 				if _, err := Parse(printed); err != nil {
 					t.Fatalf("%q prints as %q: %v", text, printed, err)
 				}

@@ -1,8 +1,6 @@
 package sql
 
 import (
-	"strings"
-
 	"github.com/streamdb/streamdb/sql/internal/lex"
 )
 
@@ -10,10 +8,4 @@ import (
 func QuoteIdent(s string) string { return lex.QuoteIdent(s) }
 
 // QuoteLiteral prints a string constant as PostgreSQL's quote_literal does.
-func QuoteLiteral(s string) string {
-	q := "'" + strings.ReplaceAll(s, "'", "''") + "'"
-	if strings.Contains(s, `\`) {
-		return "E" + strings.ReplaceAll(q, `\`, `\\`)
-	}
-	return q
-}
+func QuoteLiteral(s string) string { return lex.QuoteLiteral(s) }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/sql/pgext"
+	"github.com/streamdb/streamdb/sql/sqlprint"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the golden files")
@@ -58,9 +59,9 @@ func TestRoundTrip(t *testing.T) {
 	var b strings.Builder
 	for _, s := range lines(t, "roundtrip.sql") {
 		q := parseOne(t, s).(*Query)
-		printed := printQuery(pgext.QueryOf(q.Stmt))
+		printed := sqlprint.Query(pgext.QueryOf(q.Stmt))
 		again := parseOne(t, printed).(*Query)
-		require.Equal(t, printed, printQuery(pgext.QueryOf(again.Stmt)), s)
+		require.Equal(t, printed, sqlprint.Query(pgext.QueryOf(again.Stmt)), s)
 		fmt.Fprintf(&b, "%s\n  %s\n", s, printed)
 	}
 	golden(t, "roundtrip.golden", b.String())
@@ -138,15 +139,15 @@ func dump(v reflect.Value) string {
 // printBody prints the query of a statement; the items of SET as assignments.
 func printBody(q *Query) string {
 	if !strings.Contains(q.Translated, `"assign`) {
-		return printQuery(pgext.QueryOf(q.Stmt))
+		return sqlprint.Query(pgext.QueryOf(q.Stmt))
 	}
 	v := pgext.QueryOf(q.Stmt)
 	var set []string
 	for _, a := range pgext.Assignments(v.Select) {
-		set = append(set, printColumns(a.Columns)+" = "+printExpr(a.Value))
+		set = append(set, sqlprint.Columns(a.Columns)+" = "+sqlprint.Expr(a.Value))
 	}
 	v.Select.Targets = nil
-	return "SET " + strings.Join(set, ", ") + " : " + printQuery(v)
+	return "SET " + strings.Join(set, ", ") + " : " + sqlprint.Query(v)
 }
 
 func dumpType(x TypeName) string {

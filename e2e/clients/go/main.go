@@ -20,15 +20,16 @@ import (
 	"gorm.io/gorm/logger"
 )
 
-var checks int
+// run counts what held.
+type run struct{ checks int }
 
 // same ends the program when got is not want.
-func same(what string, got, want any) {
+func (r *run) same(what string, got, want any) {
 	if !reflect.DeepEqual(got, want) {
 		fmt.Fprintf(os.Stderr, "%s: got %#v, want %#v\n", what, got, want)
 		os.Exit(1)
 	}
-	checks++
+	r.checks++
 }
 
 func must(what string, err error) {
@@ -46,10 +47,11 @@ func value[T any](v T, err error) T {
 func main() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	for _, f := range []func(context.Context){pgxClient, stdlibClient, pqClient, gormClient} {
+	r := &run{}
+	for _, f := range []func(context.Context){r.pgxClient, r.stdlibClient, r.pqClient, r.gormClient} {
 		f(ctx)
 	}
-	fmt.Println(checks, "checks")
+	fmt.Println(r.checks, "checks")
 }
 
 func fresh(ctx context.Context, schema string) {
@@ -59,7 +61,7 @@ func fresh(ctx context.Context, schema string) {
 	must("schema", err)
 }
 
-func pgxClient(ctx context.Context) {
+func (r *run) pgxClient(ctx context.Context) {
 	fresh(ctx, "c_pgx")
 	for _, mode := range []pgx.QueryExecMode{
 		pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,
@@ -82,7 +84,7 @@ func pgxClient(ctx context.Context) {
 			c.TypeMap().RegisterType(value(c.LoadType(ctx, name)))
 		}
 		at := time.Date(2024, 1, 2, 3, 4, 5, 6000, time.UTC)
-		same("insert", exec("INSERT INTO t VALUES ($1,$2,$3::numeric,$4,$5,$6,$7)", 1, "x", "1.50", at, []int32{1, 2}, "happy", `{"k": "v"}`), "INSERT 0 1")
+		r.same("insert", exec("INSERT INTO t VALUES ($1,$2,$3::numeric,$4,$5,$6,$7)", 1, "x", "1.50", at, []int32{1, 2}, "happy", `{"k": "v"}`), "INSERT 0 1")
 		var (
 			id    int32
 			s     string
@@ -94,34 +96,34 @@ func pgxClient(ctx context.Context) {
 			moods []string
 		)
 		must("scan", c.QueryRow(ctx, "SELECT id, s, n, at, a, m, j, ARRAY[m] FROM t WHERE id = $1", 1).Scan(&id, &s, &n, &got, &a, &m, &j, &moods))
-		same("round trip", []any{id, s, n.Int.Int64(), n.Exp, got.UTC(), a, m, j, moods}, []any{int32(1), "x", int64(150), int32(-2), at, []int32{1, 2}, "happy", map[string]any{"k": "v"}, []string{"happy"}})
+		r.same("round trip", []any{id, s, n.Int.Int64(), n.Exp, got.UTC(), a, m, j, moods}, []any{int32(1), "x", int64(150), int32(-2), at, []int32{1, 2}, "happy", map[string]any{"k": "v"}, []string{"happy"}})
 		rows := make([][]any, 100)
 		for i := range rows {
 			rows[i] = []any{int32(i + 10), fmt.Sprint("c", i), "sad"}
 		}
-		same("CopyFrom", value(c.CopyFrom(ctx, pgx.Identifier{"t"}, []string{"id", "s", "m"}, pgx.CopyFromRows(rows))), int64(100))
+		r.same("CopyFrom", value(c.CopyFrom(ctx, pgx.Identifier{"t"}, []string{"id", "s", "m"}, pgx.CopyFromRows(rows))), int64(100))
 		b := &pgx.Batch{}
 		for i := range 5 {
 			b.Queue("SELECT s FROM t WHERE id = $1", 10+i)
 		}
 		b.Queue("UPDATE t SET s = 'u' WHERE id < 15")
-		r := c.SendBatch(ctx, b)
+		results := c.SendBatch(ctx, b)
 		for i := range 5 {
 			var s string
-			must("batch", r.QueryRow().Scan(&s))
-			same("batch", s, fmt.Sprint("c", i))
+			must("batch", results.QueryRow().Scan(&s))
+			r.same("batch", s, fmt.Sprint("c", i))
 		}
-		same("batch", value(r.Exec()).RowsAffected(), int64(6))
-		must("batch", r.Close())
+		r.same("batch", value(results.Exec()).RowsAffected(), int64(6))
+		must("batch", results.Close())
 		exec("REFRESH MATERIALIZED VIEW v")
 		type row struct {
 			M string
 			N int64
 		}
-		same("view", value(pgx.CollectRows(value(c.Query(ctx, "SELECT m, n FROM v ORDER BY m")), pgx.RowToStructByPos[row])), []row{{"sad", 100}, {"happy", 1}})
+		r.same("view", value(pgx.CollectRows(value(c.Query(ctx, "SELECT m, n FROM v ORDER BY m")), pgx.RowToStructByPos[row])), []row{{"sad", 100}, {"happy", 1}})
 		_, err := c.Exec(ctx, "INSERT INTO t (id) VALUES ($1)", 1)
 		pe, _ := err.(*pgconn.PgError)
-		same("error", []string{pe.Code, pe.ConstraintName, pe.TableName, pe.SchemaName}, []string{"23505", "t_pkey", "t", "c_pgx"})
+		r.same("error", []string{pe.Code, pe.ConstraintName, pe.TableName, pe.SchemaName}, []string{"23505", "t_pkey", "t", "c_pgx"})
 		must("transaction", pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, "DELETE FROM t WHERE id = 1"); err != nil {
 				return err
@@ -137,11 +139,11 @@ func pgxClient(ctx context.Context) {
 		}))
 		var count int
 		must("count", c.QueryRow(ctx, "SELECT count(*) FROM t").Scan(&count))
-		same("count", count, 100)
+		r.same("count", count, 100)
 		short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 		_, err = c.Exec(short, "SELECT pg_sleep(60)")
 		cancel()
-		same("cancelled", err != nil, true)
+		r.same("cancelled", err != nil, true)
 		c.Close(ctx)
 	}
 	c := value(pgx.Connect(ctx, ""))
@@ -150,13 +152,13 @@ func pgxClient(ctx context.Context) {
 	must("listen", err)
 	_, err = c.Exec(ctx, "SELECT pg_notify('news', 'hi')")
 	must("notify", err)
-	same("notification", value(c.WaitForNotification(ctx)).Payload, "hi")
+	r.same("notification", value(c.WaitForNotification(ctx)).Payload, "hi")
 }
 
-func stdlibClient(ctx context.Context) { overSQL(ctx, "pgx", "c_stdlib") }
+func (r *run) stdlibClient(ctx context.Context) { r.overSQL(ctx, "pgx", "c_stdlib") }
 
-func pqClient(ctx context.Context) {
-	overSQL(ctx, "postgres", "c_pq")
+func (r *run) pqClient(ctx context.Context) {
+	r.overSQL(ctx, "postgres", "c_pq")
 	db := value(sql.Open("postgres", "sslmode=disable search_path=c_pq"))
 	defer db.Close()
 	tx := value(db.BeginTx(ctx, nil))
@@ -170,10 +172,10 @@ func pqClient(ctx context.Context) {
 	must("copy", tx.Commit())
 	var s string
 	must("copied", db.QueryRowContext(ctx, "SELECT s FROM t WHERE id = 109").Scan(&s))
-	same("copied", s, "c\t9")
+	r.same("copied", s, "c\t9")
 }
 
-func overSQL(ctx context.Context, driver, schema string) {
+func (r *run) overSQL(ctx context.Context, driver, schema string) {
 	fresh(ctx, schema)
 	db := value(sql.Open(driver, "sslmode=disable search_path="+schema))
 	defer db.Close()
@@ -191,15 +193,15 @@ func overSQL(ctx context.Context, driver, schema string) {
 			b  []byte
 		)
 		must("scan", st.QueryRowContext(ctx, 1).Scan(&s, &at, &f, &b))
-		same("round trip", []any{s, at.UTC(), f, b}, []any{"x", time.Date(2024, 1, 2, 3, 4, 5, 0, time.UTC), 1.5, []byte{0, 255}})
+		r.same("round trip", []any{s, at.UTC(), f, b}, []any{"x", time.Date(2024, 1, 2, 3, 4, 5, 0, time.UTC), 1.5, []byte{0, 255}})
 	}
 	rows := value(db.QueryContext(ctx, "SELECT id, s, NULL::numeric AS n FROM t"))
 	ct := value(rows.ColumnTypes())
-	same("column types", []string{ct[0].DatabaseTypeName(), ct[1].DatabaseTypeName(), ct[2].DatabaseTypeName()}, []string{"INT4", "TEXT", "NUMERIC"})
+	r.same("column types", []string{ct[0].DatabaseTypeName(), ct[1].DatabaseTypeName(), ct[2].DatabaseTypeName()}, []string{"INT4", "TEXT", "NUMERIC"})
 	must("close", rows.Close())
 	tx := value(db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead}))
 	_, err := tx.ExecContext(ctx, "DELETE FROM t")
-	same("read only", err != nil, true)
+	r.same("read only", err != nil, true)
 	must("rollback", tx.Rollback())
 }
 
@@ -211,7 +213,7 @@ type author struct {
 	gorm.DeletedAt
 }
 
-func gormClient(ctx context.Context) {
+func (r *run) gormClient(ctx context.Context) {
 	fresh(ctx, "c_gorm")
 	db := value(gorm.Open(postgres.Open("sslmode=disable search_path=c_gorm"), &gorm.Config{Logger: logger.Default.LogMode(logger.Silent)}))
 	db = db.WithContext(ctx)
@@ -220,26 +222,26 @@ func gormClient(ctx context.Context) {
 	must("create", db.Create(&[]author{{Name: "a", Score: 1}, {Name: "b", Score: 2.5}}).Error)
 	var found author
 	must("first", db.First(&found, "name = ?", "b").Error)
-	same("first", []any{found.ID, found.Score}, []any{uint(2), 2.5})
+	r.same("first", []any{found.ID, found.Score}, []any{uint(2), 2.5})
 	must("update", db.Model(&found).Update("score", 9).Error)
 	must("delete", db.Delete(&author{}, 1).Error)
 	var n int64
 	must("count", db.Model(&author{}).Count(&n).Error)
-	same("count", n, int64(1))
+	r.same("count", n, int64(1))
 	m := db.Migrator()
-	same("migrator", []bool{m.HasTable(&author{}), m.HasColumn(&author{}, "score"), m.HasIndex(&author{}, "Name"), m.HasTable("nope")}, []bool{true, true, true, false})
+	r.same("migrator", []bool{m.HasTable(&author{}), m.HasColumn(&author{}, "score"), m.HasIndex(&author{}, "Name"), m.HasTable("nope")}, []bool{true, true, true, false})
 	types := value(m.ColumnTypes(&author{}))
 	var names []string
 	for _, t := range types {
 		key, _ := t.PrimaryKey()
 		names = append(names, fmt.Sprint(t.Name(), " ", t.DatabaseTypeName(), " ", key))
 	}
-	same("columns", names, []string{"id int8 true", "name varchar false", "score numeric false", "born timestamptz false", "deleted_at timestamptz false"})
+	r.same("columns", names, []string{"id int8 true", "name varchar false", "score numeric false", "born timestamptz false", "deleted_at timestamptz false"})
 	must("view", db.Exec("CREATE MATERIALIZED VIEW best AS SELECT name, score FROM authors WHERE score > 5").Error)
 	must("refresh", db.Exec("REFRESH MATERIALIZED VIEW best").Error)
 	var best []author
 	must("best", db.Table("best").Select("name", "score").Scan(&best).Error)
-	same("best", len(best), 1)
+	r.same("best", len(best), 1)
 	must("transaction", db.Transaction(func(tx *gorm.DB) error {
 		return tx.Create(&author{Name: "c"}).Error
 	}))

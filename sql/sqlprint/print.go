@@ -1,4 +1,5 @@
-package sql
+// Package sqlprint prints parsed queries as SQL, through the views of package pgext alone: what it prints parses to the same tree, in PostgreSQL too.
+package sqlprint
 
 import (
 	"fmt"
@@ -7,11 +8,12 @@ import (
 
 	"github.com/pingcap/tidb/pkg/parser/ast"
 
+	"github.com/streamdb/streamdb/sql/internal/lex"
 	"github.com/streamdb/streamdb/sql/pgext"
 )
 
-// printQuery prints a query through the views alone, so that a round trip shows that they lose nothing.
-func printQuery(q *pgext.Query) string {
+// Query prints a query.
+func Query(q *pgext.Query) string {
 	var b strings.Builder
 	if w := q.With; w != nil {
 		b.WriteString("WITH ")
@@ -22,7 +24,7 @@ func printQuery(q *pgext.Query) string {
 			if i > 0 {
 				b.WriteString(", ")
 			}
-			b.WriteString(QuoteIdent(c.Name) + printColumns(c.Columns) + " AS (" + printQuery(pgext.QueryOf(c.Query)) + ")")
+			b.WriteString(lex.QuoteIdent(c.Name) + Columns(c.Columns) + " AS (" + Query(pgext.QueryOf(c.Query)) + ")")
 		}
 		b.WriteString(" ")
 	}
@@ -30,7 +32,7 @@ func printQuery(q *pgext.Query) string {
 	case q.Values != nil:
 		var rows []string
 		for _, r := range q.Values.Rows {
-			rows = append(rows, "("+printExprs(r)+")")
+			rows = append(rows, "("+exprs(r)+")")
 		}
 		b.WriteString("VALUES " + strings.Join(rows, ", "))
 	case q.SetOp != nil:
@@ -38,47 +40,48 @@ func printQuery(q *pgext.Query) string {
 		if q.SetOp.All {
 			op += " ALL"
 		}
-		b.WriteString("(" + printQuery(q.SetOp.Left) + ") " + op + " (" + printQuery(q.SetOp.Right) + ")")
+		b.WriteString("(" + Query(q.SetOp.Left) + ") " + op + " (" + Query(q.SetOp.Right) + ")")
 	default:
-		b.WriteString(printSelect(q.Select))
+		b.WriteString(selectBody(q.Select))
 	}
 	if q.OrderBy != nil {
-		b.WriteString(" ORDER BY " + printKeys(q.OrderBy))
+		b.WriteString(" ORDER BY " + keys(q.OrderBy))
 	}
 	if l := q.Limit; l != nil {
 		if l.Offset != nil {
-			b.WriteString(" OFFSET " + printExpr(l.Offset))
+			b.WriteString(" OFFSET " + Expr(l.Offset))
 		}
 		switch {
 		case l.WithTies:
-			b.WriteString(" FETCH FIRST (" + printExpr(l.Count) + ") ROWS WITH TIES")
+			b.WriteString(" FETCH FIRST (" + Expr(l.Count) + ") ROWS WITH TIES")
 		case l.Count != nil:
-			b.WriteString(" LIMIT " + printExpr(l.Count))
+			b.WriteString(" LIMIT " + Expr(l.Count))
 		}
 	}
 	return b.String()
 }
 
-func printColumns(cs []string) string {
+// Columns prints a list of column names in parentheses, nothing for nil.
+func Columns(cs []string) string {
 	if cs == nil {
 		return ""
 	}
 	var xs []string
 	for _, c := range cs {
-		xs = append(xs, QuoteIdent(c))
+		xs = append(xs, lex.QuoteIdent(c))
 	}
 	return "(" + strings.Join(xs, ", ") + ")"
 }
 
-func printKeys(ks []pgext.SortKey) string {
+func keys(ks []pgext.SortKey) string {
 	var xs []string
 	for _, k := range ks {
 		s := strconv.Itoa(k.Ordinal)
 		if !k.ByNumber {
-			s = printExpr(k.X)
+			s = Expr(k.X)
 		}
 		if k.Using != "" {
-			s += " USING " + printOp(k.UsingSchema, k.Using)
+			s += " USING " + operator(k.UsingSchema, k.Using)
 		} else if k.Desc {
 			s += " DESC"
 		}
@@ -92,57 +95,57 @@ func printKeys(ks []pgext.SortKey) string {
 	return strings.Join(xs, ", ")
 }
 
-func printSelect(s *pgext.Select) string {
+func selectBody(s *pgext.Select) string {
 	out := "SELECT "
 	if s.Distinct {
 		out += "DISTINCT "
 	}
 	if s.DistinctOn != nil {
-		out += "DISTINCT ON (" + printExprs(s.DistinctOn) + ") "
+		out += "DISTINCT ON (" + exprs(s.DistinctOn) + ") "
 	}
 	var xs []string
 	for _, t := range s.Targets {
 		switch {
 		case t.Star && t.StarOf != nil:
-			xs = append(xs, printNames(t.StarOf)+".*")
+			xs = append(xs, names(t.StarOf)+".*")
 		case t.Star:
 			xs = append(xs, "*")
 		case t.Alias != "":
-			xs = append(xs, printExpr(t.X)+" AS "+QuoteIdent(t.Alias))
+			xs = append(xs, Expr(t.X)+" AS "+lex.QuoteIdent(t.Alias))
 		default:
-			xs = append(xs, printExpr(t.X))
+			xs = append(xs, Expr(t.X))
 		}
 	}
 	out += strings.Join(xs, ", ")
 	for i, f := range s.From {
-		out += [...]string{" FROM ", ", "}[min(i, 1)] + printFrom(f)
+		out += [...]string{" FROM ", ", "}[min(i, 1)] + fromItem(f)
 	}
 	if s.Where != nil {
-		out += " WHERE " + printExpr(s.Where)
+		out += " WHERE " + Expr(s.Where)
 	}
 	for i, g := range s.GroupBy {
 		out += [...]string{" GROUP BY ", ", "}[min(i, 1)]
 		if i == 0 && s.GroupDistinct {
 			out += "DISTINCT "
 		}
-		out += printGroup(g)
+		out += group(g)
 	}
 	if s.Having != nil {
-		out += " HAVING " + printExpr(s.Having)
+		out += " HAVING " + Expr(s.Having)
 	}
 	for i := range s.Windows {
 		w := s.Windows[i]
 		name := w.Name
 		w.Name = ""
-		out += [...]string{" WINDOW ", ", "}[min(i, 1)] + QuoteIdent(name) + " AS " + printWindow(w)
+		out += [...]string{" WINDOW ", ", "}[min(i, 1)] + lex.QuoteIdent(name) + " AS " + window(w)
 	}
 	return out
 }
 
-func printGroup(g pgext.GroupItem) string {
+func group(g pgext.GroupItem) string {
 	var xs []string
 	for _, x := range g.Items {
-		xs = append(xs, printGroup(x))
+		xs = append(xs, group(x))
 	}
 	items := "(" + strings.Join(xs, ", ") + ")"
 	switch g.Kind {
@@ -158,32 +161,32 @@ func printGroup(g pgext.GroupItem) string {
 	if g.ByNumber {
 		return strconv.Itoa(g.Ordinal)
 	}
-	return printExpr(g.X)
+	return Expr(g.X)
 }
 
-func printWindow(w pgext.Window) string {
+func window(w pgext.Window) string {
 	if w.Name != "" {
-		return QuoteIdent(w.Name)
+		return lex.QuoteIdent(w.Name)
 	}
 	var parts []string
 	if w.Ref != "" {
-		parts = append(parts, QuoteIdent(w.Ref))
+		parts = append(parts, lex.QuoteIdent(w.Ref))
 	}
 	if w.PartitionBy != nil {
-		parts = append(parts, "PARTITION BY "+printExprs(w.PartitionBy))
+		parts = append(parts, "PARTITION BY "+exprs(w.PartitionBy))
 	}
 	if w.OrderBy != nil {
-		parts = append(parts, "ORDER BY "+printKeys(w.OrderBy))
+		parts = append(parts, "ORDER BY "+keys(w.OrderBy))
 	}
 	if f := w.Frame; f != nil {
-		s := [...]string{"ROWS", "RANGE", "GROUPS"}[f.Unit] + " BETWEEN " + printBound(f.Start) + " AND " + printBound(f.End)
+		s := [...]string{"ROWS", "RANGE", "GROUPS"}[f.Unit] + " BETWEEN " + bound(f.Start) + " AND " + bound(f.End)
 		s += [...]string{"", " EXCLUDE CURRENT ROW", " EXCLUDE GROUP", " EXCLUDE TIES"}[f.Exclude]
 		parts = append(parts, s)
 	}
 	return "(" + strings.Join(parts, " ") + ")"
 }
 
-func printBound(b pgext.Bound) string {
+func bound(b pgext.Bound) string {
 	switch b.Kind {
 	case pgext.UnboundedPreceding:
 		return "UNBOUNDED PRECEDING"
@@ -192,37 +195,37 @@ func printBound(b pgext.Bound) string {
 	case pgext.CurrentRow:
 		return "CURRENT ROW"
 	case pgext.BoundPreceding:
-		return printOperand(b.Offset) + " PRECEDING"
+		return operand(b.Offset) + " PRECEDING"
 	}
-	return printOperand(b.Offset) + " FOLLOWING"
+	return operand(b.Offset) + " FOLLOWING"
 }
 
-func printFrom(f pgext.FromItem) string {
+func fromItem(f pgext.FromItem) string {
 	alias := func(name string, cols []string) string {
 		if name == "" {
 			return ""
 		}
-		return " AS " + QuoteIdent(name) + printColumns(cols)
+		return " AS " + lex.QuoteIdent(name) + Columns(cols)
 	}
 	switch f := f.(type) {
 	case *pgext.Relation:
-		out := QuoteIdent(f.Name)
+		out := lex.QuoteIdent(f.Name)
 		if f.Schema != "" {
-			out = QuoteIdent(f.Schema) + "." + out
+			out = lex.QuoteIdent(f.Schema) + "." + out
 		}
 		if f.SystemTime != nil {
-			out += " FOR SYSTEM_TIME AS OF " + printExpr(f.SystemTime)
+			out += " FOR SYSTEM_TIME AS OF " + Expr(f.SystemTime)
 		}
 		out += alias(f.Alias, f.Columns)
 		if s := f.Sample; s != nil {
-			out += " TABLESAMPLE " + QuoteIdent(s.Method) + "(" + printExprs(s.Args) + ")"
+			out += " TABLESAMPLE " + lex.QuoteIdent(s.Method) + "(" + exprs(s.Args) + ")"
 			if s.Repeatable != nil {
-				out += " REPEATABLE (" + printExpr(s.Repeatable) + ")"
+				out += " REPEATABLE (" + Expr(s.Repeatable) + ")"
 			}
 		}
 		return out
 	case *pgext.Derived:
-		out := "(" + printQuery(pgext.QueryOf(f.Query)) + ")" + alias(f.Alias, f.Columns)
+		out := "(" + Query(pgext.QueryOf(f.Query)) + ")" + alias(f.Alias, f.Columns)
 		if f.Lateral {
 			out = "LATERAL " + out
 		}
@@ -233,12 +236,12 @@ func printFrom(f pgext.FromItem) string {
 		for _, x := range f.Funcs {
 			d := ""
 			for i, c := range x.Columns {
-				d += [...]string{"", ", "}[min(i, 1)] + QuoteIdent(c.Name) + " " + c.Type
+				d += [...]string{"", ", "}[min(i, 1)] + lex.QuoteIdent(c.Name) + " " + c.Type
 				if c.Collation != "" {
-					d += " COLLATE " + QuoteIdent(c.Collation)
+					d += " COLLATE " + lex.QuoteIdent(c.Collation)
 				}
 			}
-			s := printExpr(x.X)
+			s := Expr(x.X)
 			if d != "" {
 				if f.RowsFrom {
 					s += " AS (" + d + ")"
@@ -258,7 +261,7 @@ func printFrom(f pgext.FromItem) string {
 		if defs != "" {
 			out += " AS "
 			if f.Alias != "" {
-				out += QuoteIdent(f.Alias)
+				out += lex.QuoteIdent(f.Alias)
 			}
 			return out + defs
 		}
@@ -268,14 +271,14 @@ func printFrom(f pgext.FromItem) string {
 		if f.Natural {
 			kind = "NATURAL " + kind
 		}
-		out := "(" + printFrom(f.Left) + " " + kind + " " + printFrom(f.Right)
+		out := "(" + fromItem(f.Left) + " " + kind + " " + fromItem(f.Right)
 		if f.On != nil {
-			out += " ON " + printExpr(f.On)
+			out += " ON " + Expr(f.On)
 		}
 		if f.Using != nil {
-			out += " USING " + printColumns(f.Using)
+			out += " USING " + Columns(f.Using)
 			if f.UsingAlias != "" {
-				out += " AS " + QuoteIdent(f.UsingAlias)
+				out += " AS " + lex.QuoteIdent(f.UsingAlias)
 			}
 		}
 		return out + ")" + alias(f.Alias, f.Columns)
@@ -283,35 +286,35 @@ func printFrom(f pgext.FromItem) string {
 	return fmt.Sprintf("<%T>", f)
 }
 
-func printNames(ns []string) string {
+func names(ns []string) string {
 	var xs []string
 	for _, n := range ns {
-		xs = append(xs, QuoteIdent(n))
+		xs = append(xs, lex.QuoteIdent(n))
 	}
 	return strings.Join(xs, ".")
 }
 
-func printExprs(xs []ast.ExprNode) string {
+func exprs(xs []ast.ExprNode) string {
 	var out []string
 	for _, x := range xs {
-		out = append(out, printExpr(x))
+		out = append(out, Expr(x))
 	}
 	return strings.Join(out, ", ")
 }
 
-func printOp(schema, name string) string {
+func operator(schema, name string) string {
 	if schema != "" {
-		return "OPERATOR(" + QuoteIdent(schema) + "." + name + ")"
+		return "OPERATOR(" + lex.QuoteIdent(schema) + "." + name + ")"
 	}
 	return name
 }
 
-func printOperand(e ast.ExprNode) string {
+func operand(e ast.ExprNode) string {
 	switch pgext.ExprOf(e).(type) {
 	case *pgext.Const, *pgext.Column, *pgext.Param, *pgext.Subquery, *pgext.Row, *pgext.Call:
-		return printExpr(e)
+		return Expr(e)
 	}
-	return "(" + printExpr(e) + ")"
+	return "(" + Expr(e) + ")"
 }
 
 func notWord(not bool) string {
@@ -321,10 +324,10 @@ func notWord(not bool) string {
 	return ""
 }
 
-func printCall(c *pgext.Call) string {
+func call(c *pgext.Call) string {
 	out := ""
 	if c.Schema != "" {
-		out = QuoteIdent(c.Schema) + "."
+		out = lex.QuoteIdent(c.Schema) + "."
 	}
 	out += `"` + strings.ReplaceAll(c.Name, `"`, `""`) + `"(`
 	if c.Distinct {
@@ -341,25 +344,26 @@ func printCall(c *pgext.Call) string {
 			out += "VARIADIC "
 		}
 		if a.Name != "" {
-			out += QuoteIdent(a.Name) + " => "
+			out += lex.QuoteIdent(a.Name) + " => "
 		}
-		out += printExpr(a.X)
+		out += Expr(a.X)
 	}
 	if c.OrderBy != nil {
-		out += " ORDER BY " + printKeys(c.OrderBy)
+		out += " ORDER BY " + keys(c.OrderBy)
 	}
 	out += ")"
 	if c.WithinGroup != nil {
-		out += " WITHIN GROUP (ORDER BY " + printKeys(c.WithinGroup) + ")"
+		out += " WITHIN GROUP (ORDER BY " + keys(c.WithinGroup) + ")"
 	}
 	if c.Filter != nil {
-		out += " FILTER (WHERE " + printExpr(c.Filter) + ")"
+		out += " FILTER (WHERE " + Expr(c.Filter) + ")"
 	}
 	return out
 }
 
-func printExpr(e ast.ExprNode) string {
-	sub := func(n ast.Node) string { return "(" + printQuery(pgext.QueryOf(n)) + ")" }
+// Expr prints an expression.
+func Expr(e ast.ExprNode) string {
+	sub := func(n ast.Node) string { return "(" + Query(pgext.QueryOf(n)) + ")" }
 	switch x := pgext.ExprOf(e).(type) {
 	case *pgext.Const:
 		switch x.Kind {
@@ -370,16 +374,16 @@ func printExpr(e ast.ExprNode) string {
 		case pgext.ConstInt:
 			return strconv.FormatInt(x.Int, 10)
 		case pgext.ConstString:
-			return QuoteLiteral(x.Text)
+			return lex.QuoteLiteral(x.Text)
 		case pgext.ConstNumeric:
 			return x.Text
 		}
-		return strings.ToUpper(x.Text[:1]) + QuoteLiteral(x.Text[1:])
+		return strings.ToUpper(x.Text[:1]) + lex.QuoteLiteral(x.Text[1:])
 	case *pgext.TypedLiteral:
 		if f, ok := strings.CutPrefix(x.Type, "interval "); ok {
-			return "interval " + QuoteLiteral(x.Text) + " " + f
+			return "interval " + lex.QuoteLiteral(x.Text) + " " + f
 		}
-		return x.Type + " " + QuoteLiteral(x.Text)
+		return x.Type + " " + lex.QuoteLiteral(x.Text)
 	case *pgext.Param:
 		return "$" + strconv.Itoa(x.N)
 	case *pgext.Default:
@@ -390,50 +394,50 @@ func printExpr(e ast.ExprNode) string {
 		}
 		return strings.ToUpper(x.Name)
 	case *pgext.Column:
-		return printNames(x.Names)
+		return names(x.Names)
 	case *pgext.Star:
-		return printNames(x.Names) + ".*"
+		return names(x.Names) + ".*"
 	case *pgext.Cast:
-		return printOperand(x.X) + "::" + x.Type
+		return operand(x.X) + "::" + x.Type
 	case *pgext.Op:
 		if len(x.Args) == 1 {
-			return printOp(x.Schema, x.Name) + " " + printOperand(x.Args[0])
+			return operator(x.Schema, x.Name) + " " + operand(x.Args[0])
 		}
-		return printOperand(x.Args[0]) + " " + printOp(x.Schema, x.Name) + " " + printOperand(x.Args[1])
+		return operand(x.Args[0]) + " " + operator(x.Schema, x.Name) + " " + operand(x.Args[1])
 	case *pgext.Logic:
 		var xs []string
 		for _, a := range x.Args {
-			xs = append(xs, printOperand(a))
+			xs = append(xs, operand(a))
 		}
 		if x.Or {
 			return strings.Join(xs, " OR ")
 		}
 		return strings.Join(xs, " AND ")
 	case *pgext.Not:
-		return "NOT " + printOperand(x.X)
+		return "NOT " + operand(x.X)
 	case *pgext.IsNull:
-		return printOperand(x.X) + " IS " + notWord(x.Not) + "NULL"
+		return operand(x.X) + " IS " + notWord(x.Not) + "NULL"
 	case *pgext.IsBool:
-		return printOperand(x.X) + " IS " + notWord(x.Not) + [...]string{"TRUE", "FALSE", "UNKNOWN"}[x.Value]
+		return operand(x.X) + " IS " + notWord(x.Not) + [...]string{"TRUE", "FALSE", "UNKNOWN"}[x.Value]
 	case *pgext.IsDistinct:
-		return printOperand(x.L) + " IS " + notWord(x.Not) + "DISTINCT FROM " + printOperand(x.R)
+		return operand(x.L) + " IS " + notWord(x.Not) + "DISTINCT FROM " + operand(x.R)
 	case *pgext.Between:
 		s := "BETWEEN "
 		if x.Symmetric {
 			s += "SYMMETRIC "
 		}
-		return printOperand(x.X) + " " + notWord(x.Not) + s + printOperand(x.Lo) + " AND " + printOperand(x.Hi)
+		return operand(x.X) + " " + notWord(x.Not) + s + operand(x.Lo) + " AND " + operand(x.Hi)
 	case *pgext.In:
 		if x.Query != nil {
-			return printOperand(x.X) + " " + notWord(x.Not) + "IN " + sub(x.Query)
+			return operand(x.X) + " " + notWord(x.Not) + "IN " + sub(x.Query)
 		}
-		return printOperand(x.X) + " " + notWord(x.Not) + "IN (" + printExprs(x.List) + ")"
+		return operand(x.X) + " " + notWord(x.Not) + "IN (" + exprs(x.List) + ")"
 	case *pgext.AnyAll:
-		s := printOperand(x.X) + " " + printOp(x.Schema, x.Op) + " " + [...]string{"ANY ", "ALL "}[boolToInt(x.All)]
+		s := operand(x.X) + " " + operator(x.Schema, x.Op) + " " + anyAll(x.All)
 		if x.Query != nil {
 			return s + sub(x.Query)
 		}
-		return s + "(" + printOperand(x.Array) + ")"
+		return s + "(" + operand(x.Array) + ")"
 	case *pgext.Exists:
 		return notWord(x.Not) + "EXISTS " + sub(x.Query)
 	case *pgext.Subquery:
@@ -441,51 +445,58 @@ func printExpr(e ast.ExprNode) string {
 	case *pgext.ArrayQuery:
 		return "ARRAY" + sub(x.Query)
 	case *pgext.Array:
-		return "ARRAY[" + printExprs(x.Elems) + "]"
+		return "ARRAY[" + exprs(x.Elems) + "]"
 	case *pgext.Row:
 		if !x.Explicit && len(x.Elems) > 1 {
-			return "(" + printExprs(x.Elems) + ")"
+			return "(" + exprs(x.Elems) + ")"
 		}
-		return "ROW(" + printExprs(x.Elems) + ")"
+		return "ROW(" + exprs(x.Elems) + ")"
 	case *pgext.Subscript:
-		return "(" + printExpr(x.X) + ")[" + printExpr(x.Index) + "]"
+		return "(" + Expr(x.X) + ")[" + Expr(x.Index) + "]"
 	case *pgext.Slice:
 		lo, hi := "", ""
 		if x.Lo != nil {
-			lo = printExpr(x.Lo)
+			lo = Expr(x.Lo)
 		}
 		if x.Hi != nil {
-			hi = printExpr(x.Hi)
+			hi = Expr(x.Hi)
 		}
-		return "(" + printExpr(x.X) + ")[" + lo + " : " + hi + "]"
+		return "(" + Expr(x.X) + ")[" + lo + " : " + hi + "]"
 	case *pgext.Field:
-		return "(" + printExpr(x.X) + ")." + QuoteIdent(x.Name)
+		return "(" + Expr(x.X) + ")." + lex.QuoteIdent(x.Name)
 	case *pgext.FieldStar:
-		return "(" + printExpr(x.X) + ").*"
+		return "(" + Expr(x.X) + ").*"
 	case *pgext.Collate:
-		s := QuoteIdent(x.Name)
+		s := lex.QuoteIdent(x.Name)
 		if x.Schema != "" {
-			s = QuoteIdent(x.Schema) + "." + s
+			s = lex.QuoteIdent(x.Schema) + "." + s
 		}
-		return printOperand(x.X) + " COLLATE " + s
+		return operand(x.X) + " COLLATE " + s
 	case *pgext.Case:
 		s := "CASE"
 		if x.Arg != nil {
-			s += " " + printExpr(x.Arg)
+			s += " " + Expr(x.Arg)
 		}
 		for _, w := range x.Whens {
-			s += " WHEN " + printExpr(w.Cond) + " THEN " + printExpr(w.Result)
+			s += " WHEN " + Expr(w.Cond) + " THEN " + Expr(w.Result)
 		}
 		if x.Else != nil {
-			s += " ELSE " + printExpr(x.Else)
+			s += " ELSE " + Expr(x.Else)
 		}
 		return s + " END"
 	case *pgext.Special:
-		return strings.ToUpper(x.Name) + "(" + printExprs(x.Args) + ")"
+		return strings.ToUpper(x.Name) + "(" + exprs(x.Args) + ")"
 	case *pgext.Call:
-		return printCall(x)
+		return call(x)
 	case *pgext.WindowCall:
-		return printCall(x.Call) + " OVER " + printWindow(x.Window)
+		return call(x.Call) + " OVER " + window(x.Window)
 	}
 	return fmt.Sprintf("<%T>", e)
+}
+
+func anyAll(all bool) string {
+	if all {
+		return "ALL "
+	}
+	return "ANY "
 }
