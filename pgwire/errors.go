@@ -77,6 +77,7 @@ func errorResponse(e *pgerr.Error, text, severity string) *pgproto3.ErrorRespons
 		Message:             cleanText(e.Message),
 		Detail:              cleanText(e.Detail),
 		Hint:                cleanText(e.Hint),
+		Where:               cleanText(e.Where),
 		SchemaName:          cleanText(e.Schema),
 		TableName:           cleanText(e.Table),
 		ColumnName:          cleanText(e.Column),

@@ -78,6 +78,9 @@ type changer struct {
 	returning []*expr.Program
 	out       *types.Chunk // RETURNING rows
 	env       *expr.Env
+
+	virtual exec.VirtualTables                              // nil: the session's system relations
+	place   func(err error, ch *types.Chunk, row int) error // adds to an error where the row comes from; may be nil
 }
 
 // runLocked runs the statement and, when it is alone in its transaction, commits, all under the table's write lock for UPDATE and DELETE.
@@ -122,18 +125,24 @@ func (c *changer) run() error {
 		return err
 	}
 	c.w = ss.tx.table(c.rel, c.obj.Constraint)
-	q := &exec.Query{Plan: c.p.change.Plan, Env: c.env, Pinned: pins, Virtual: &systemTables{ss: ss}, Overlay: ss.tx.overlay()}
+	q := &exec.Query{Plan: c.p.change.Plan, Env: c.env, Pinned: pins, Virtual: c.virtual, Overlay: ss.tx.overlay()}
+	if q.Virtual == nil {
+		q.Virtual = &systemTables{ss: ss}
+	}
 	current := pins.Versions[c.obj.ID]
 	q.Emit = func(ch *types.Chunk) error {
 		for i := range ch.Rows() {
 			r := ch.Row(i)
 			for range ch.Weight(r) {
 				if err := c.row(ch, r, current); err != nil {
+					if c.place != nil {
+						err = c.place(err, ch, r)
+					}
 					return err
 				}
 			}
 		}
-		return nil
+		return ss.tx.fits(ss.srv.transactionLimit())
 	}
 	if err := ss.srv.engine.Run(c.d.ctx, q); err != nil {
 		return err

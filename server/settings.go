@@ -96,8 +96,24 @@ func settings() []setting {
 		{name: checkpoint.SettingGroupWindow, value: durationText(cp.GroupWindow), scope: scopeServer, check: duration, doc: "How long finished jobs wait for slower ones to be published together."},
 		{name: checkpoint.SettingRetained, value: strconv.Itoa(cp.Retained), scope: scopeServer, check: integer(1, 1000), doc: "Completed checkpoints kept."},
 		{name: checkpoint.SettingTolerableFailures, value: strconv.Itoa(cp.TolerableFailures), scope: scopeServer, check: integer(0, 1000), doc: "Checkpoints a job may fail in a row before it restarts."},
+		{name: settingMaxTransaction, value: "0", scope: scopeServer, check: integer(0, maxTransactionMiB), doc: "MiB that the uncommitted changes of a transaction may take; 0: half of --memory."},
 		{name: "chunk_rows", value: strconv.Itoa(types.MaxChunkRows), scope: scopeReadOnly, check: integer(1, types.MaxChunkRows), doc: "Rows per chunk; set it in the configuration."},
 	}
+}
+
+// settingMaxTransaction bounds a transaction. A transaction is one record of the write-ahead log and one step of the clock, so all of it is in
+// memory when it commits.
+const settingMaxTransaction = "max_transaction_memory"
+
+// maxTransactionMiB keeps a transaction below the size of a record of the write-ahead log.
+const maxTransactionMiB = 960
+
+// transactionLimit returns the bytes that the uncommitted changes of a transaction may take.
+func (s *Server) transactionLimit() int64 {
+	if n, err := strconv.ParseInt(s.settings.get(settingMaxTransaction), 10, 64); err == nil && n > 0 {
+		return n << 20
+	}
+	return min(s.cfg.Memory/2, maxTransactionMiB<<20)
 }
 
 func oneOf(values ...string) func(string) (string, error) {

@@ -49,6 +49,8 @@ func (d *dispatch) statement(st sql.Statement) error {
 		return d.query(st)
 	case *sql.Insert, *sql.Update, *sql.Delete:
 		return d.change(st)
+	case *sql.Copy:
+		return d.copy(st)
 	case *sql.Begin:
 		return d.begin(st)
 	case *sql.Commit:
@@ -130,7 +132,7 @@ func (d *dispatch) statement(st sql.Statement) error {
 			return err
 		}
 		return d.complete("LOCK TABLE")
-	case *sql.CreateIndex, *sql.CreateSink, *sql.Copy, *sql.Declare, *sql.Fetch, *sql.Close, *sql.Listen, *sql.Unlisten, *sql.Notify, *sql.Grant,
+	case *sql.CreateIndex, *sql.CreateSink, *sql.Declare, *sql.Fetch, *sql.Close, *sql.Listen, *sql.Unlisten, *sql.Notify, *sql.Grant,
 		*sql.CreateRole, *sql.AlterRole:
 		return unsupported(st)
 	}
@@ -162,6 +164,11 @@ func (d *dispatch) mayWrite(st sql.Statement) error {
 		name = "ALTER " + strings.ToUpper(string(st.Kind))
 	case *sql.CommentOn:
 		name = "COMMENT"
+	case *sql.Copy:
+		if !st.From {
+			return nil
+		}
+		name = "COPY FROM"
 	default:
 		return nil
 	}

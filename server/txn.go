@@ -48,7 +48,11 @@ type tableWrites struct {
 	constraint string
 	changes    map[string]*exec.Change
 	order      []string
+	bytes      int64 // memory taken, about
 }
+
+// changeBytes is what an uncommitted change takes besides its key and rows: the change, its entry in the map, its place in the order.
+const changeBytes = 200
 
 func (t *txn) begin() {
 	if !t.started {
@@ -80,6 +84,19 @@ func (t *txn) overlay() map[uint64]map[string][]byte {
 	return out
 }
 
+// fits reports a transaction whose uncommitted changes take more memory than the limit.
+func (t *txn) fits(limit int64) error {
+	n := int64(0)
+	for _, w := range t.writes {
+		n += w.bytes
+	}
+	if n <= limit {
+		return nil
+	}
+	return pgerr.Newf(pgerr.ProgramLimitExceeded, "the changes of the transaction exceed the limit of %s", bytesText(limit)).
+		WithHint("Commit in smaller parts, or raise %s with ALTER SYSTEM SET.", settingMaxTransaction)
+}
+
 func (t *txn) table(rel *exec.Relation, constraint string) *tableWrites {
 	w := t.writes[rel.ID]
 	if w == nil {
@@ -100,13 +117,15 @@ func (w *tableWrites) put(key, old, row []byte) {
 	if c == nil {
 		w.changes[k] = &exec.Change{Key: []byte(k), Old: old, New: row}
 		w.order = append(w.order, k)
+		w.bytes += int64(2*len(key)+len(old)+len(row)) + changeBytes
 		return
 	}
+	w.bytes += int64(len(row) - len(c.New))
 	c.New = row
 }
 
 func (w *tableWrites) clone() *tableWrites {
-	c := &tableWrites{rel: w.rel, constraint: w.constraint, changes: make(map[string]*exec.Change, len(w.changes)), order: append([]string(nil), w.order...)}
+	c := &tableWrites{rel: w.rel, constraint: w.constraint, changes: make(map[string]*exec.Change, len(w.changes)), bytes: w.bytes, order: append([]string(nil), w.order...)}
 	for k, v := range w.changes {
 		d := *v
 		c.changes[k] = &d

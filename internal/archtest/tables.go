@@ -26,6 +26,7 @@ var layers = []layer{
 	{[]string{"connector"}, "what a source and a sink are"},
 	{[]string{"catalog"}, "objects and their dependencies"},
 	{[]string{"pgwire"}, "the protocol alone"},
+	{[]string{"pgcopy"}, "the data formats of COPY; no tables, no sessions"},
 	{[]string{"planner/plan"}, "the plan as data: made by the planner, run by exec"},
 	{[]string{"state"}, "keyed tables"},
 	{[]string{"sql"}, "language: lexer, parser, expressions, functions"},

@@ -16,6 +16,7 @@ type Error struct {
 	Message  string
 	Detail   string
 	Hint     string
+	Where    string // the protocol's context field: what was being worked on, for instance the line of COPY data
 	Pos      int
 	// Object names, reported as the protocol's schema, table, column, data type and constraint fields.
 	Schema, Table, Column, DataType, Constraint string
@@ -50,6 +51,14 @@ func (e *Error) At(pos int) *Error {
 // WithHint sets the hint.
 func (e *Error) WithHint(format string, args ...any) *Error {
 	e.Hint = sprintf(format, args...)
+	return e
+}
+
+// WithWhere sets the context unless one is known already.
+func (e *Error) WithWhere(where string) *Error {
+	if e.Where == "" {
+		e.Where = where
+	}
 	return e
 }
 
