@@ -452,7 +452,7 @@ func Expr(e ast.ExprNode) string {
 		}
 		return "ROW(" + exprs(x.Elems) + ")"
 	case *pgext.Subscript:
-		return "(" + Expr(x.X) + ")[" + Expr(x.Index) + "]"
+		return subscripted(x.X) + "[" + Expr(x.Index) + "]"
 	case *pgext.Slice:
 		lo, hi := "", ""
 		if x.Lo != nil {
@@ -461,7 +461,7 @@ func Expr(e ast.ExprNode) string {
 		if x.Hi != nil {
 			hi = Expr(x.Hi)
 		}
-		return "(" + Expr(x.X) + ")[" + lo + " : " + hi + "]"
+		return subscripted(x.X) + "[" + lo + " : " + hi + "]"
 	case *pgext.Field:
 		return "(" + Expr(x.X) + ")." + lex.QuoteIdent(x.Name)
 	case *pgext.FieldStar:
@@ -499,4 +499,13 @@ func anyAll(all bool) string {
 		return "ALL "
 	}
 	return "ANY "
+}
+
+// subscripted prints what stands before a bracket: another bracket of the same array as it is, for a[1][2] is not (a[1])[2].
+func subscripted(e ast.ExprNode) string {
+	switch pgext.ExprOf(e).(type) {
+	case *pgext.Subscript, *pgext.Slice:
+		return Expr(e)
+	}
+	return "(" + Expr(e) + ")"
 }

@@ -192,7 +192,7 @@ func (p *Parser) identExpr() *frag {
 			return catalogCall(t.Pos, "pg_collation_for", x)
 		}
 		// typed literal with a keyword type: timestamp with time zone '...', double precision '...'
-		if t.Cat == 'C' || t.Cat == 'T' {
+		if t.Cat == 'C' || t.Cat == 'T' || (t.Is("double") && p.Peek(1).Is("precision")) {
 			if f := p.typedLiteral(); f != nil {
 				return f
 			}
