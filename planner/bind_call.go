@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/pingcap/tidb/pkg/parser/ast"
@@ -45,7 +46,7 @@ type groupingCall struct {
 
 // srfItem is a set-returning call of a select list.
 type srfItem struct {
-	id    int
+	ids   []int // result columns
 	call  *expr.Expr
 	depth int // calls inside its arguments come first
 }
@@ -55,6 +56,7 @@ type srfCollector struct{ items []srfItem }
 // call binds a function call of any kind.
 func (x *exprCtx) call(e *pgext.Call) (*expr.Expr, error) {
 	b, pos := x.b, x.b.pos(e.Pos)
+	e = b.schemaCall(e)
 	if e.Schema != "" && e.Schema != "pg_catalog" {
 		if !b.o.Catalog.SchemaExists(e.Schema) {
 			return nil, pgerr.Newf(pgerr.InvalidSchemaName, "schema \"%s\" does not exist", e.Schema).At(pos)
@@ -80,6 +82,11 @@ func (x *exprCtx) call(e *pgext.Call) (*expr.Expr, error) {
 		return x.setReturning(e, args, pos)
 	}
 	c, err := x.callFunc(e.Name, args, e.Variadic, pos)
+	if err != nil && e.Schema == "" && pgerr.CodeOf(err) == pgerr.UndefinedFunction {
+		if f := b.attribute(e.Name, args, pos); f != nil {
+			return f, nil
+		}
+	}
 	if err != nil && e.Schema != "" {
 		// PostgreSQL names the function as it was written.
 		if pe := pgerr.From(err); pe.Code == pgerr.UndefinedFunction {
@@ -87,6 +94,16 @@ func (x *exprCtx) call(e *pgext.Call) (*expr.Expr, error) {
 		}
 	}
 	return c, err
+}
+
+// schemaCall gives the functions of information_schema the name that they have in the registry.
+func (b *binder) schemaCall(e *pgext.Call) *pgext.Call {
+	if e.Schema != "information_schema" || len(b.reg.Lookup(e.Schema+"."+e.Name)) == 0 {
+		return e
+	}
+	c := *e
+	c.Schema, c.Name = "", e.Schema+"."+e.Name
+	return &c
 }
 
 // plainCall refuses the decorations that only aggregates take.
@@ -134,39 +151,9 @@ func (x *exprCtx) callArgs(e *pgext.Call) ([]*expr.Expr, error) {
 		if err != nil {
 			return nil, err
 		}
-		if named, ok := pgext.ExprOf(a.X).(*pgext.Column); ok && c.Kind == expr.Row {
-			if c, err = x.rowArg(e, named, c); err != nil {
-				return nil, err
-			}
-		}
 		out[i] = c
 	}
 	return out, nil
-}
-
-// rowArg gives a function of JSON the names of a whole row's columns, which the value of type record does not carry.
-func (x *exprCtx) rowArg(e *pgext.Call, named *pgext.Column, row *expr.Expr) (*expr.Expr, error) {
-	pos := x.b.pos(e.Pos)
-	switch e.Name {
-	case "to_jsonb", "jsonb_agg":
-	case "row_to_json", "to_json", "json_agg", "json_build_array", "json_build_object", "jsonb_build_array", "jsonb_build_object", "json_object_agg", "jsonb_object_agg":
-		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "%s of a whole row is not supported", e.Name).WithHint("Use to_jsonb, or name the columns in json_build_object.").At(pos)
-	default:
-		return row, nil
-	}
-	schema := ""
-	if n := len(named.Names); n > 1 {
-		schema = named.Names[n-2]
-	}
-	t, err := x.sc.table(schema, named.Names[len(named.Names)-1], pos)
-	if err != nil {
-		return nil, err
-	}
-	args := make([]*expr.Expr, 0, 2*len(t.cols))
-	for i, c := range t.cols {
-		args = append(args, expr.Literal(types.Datum{Type: types.Text, Str: c.name}), row.Args[i])
-	}
-	return x.callFunc("jsonb_build_object", args, false, pos)
 }
 
 func argTypes(args []*expr.Expr) []types.Type {
@@ -218,44 +205,81 @@ func (x *exprCtx) setReturning(e *pgext.Call, args []*expr.Expr, pos int) (*expr
 		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "aggregate function calls cannot contain set-returning function calls").
 			WithHint("You might be able to move the set-returning function into a LATERAL FROM item.").At(pos)
 	}
-	if x.srfs == nil {
-		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "set-returning functions are not allowed in %s", x.clause).At(pos)
+	if x.inWin {
+		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "window function calls cannot contain set-returning function calls").
+			WithHint("You might be able to move the set-returning function into a LATERAL FROM item.").At(pos)
 	}
-	if x.inCase > 0 {
-		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "set-returning functions are not allowed in CASE").
+	if x.srfs == nil {
+		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "set-returning functions are not allowed in %s", x.place()).At(pos)
+	}
+	if x.inCase != "" {
+		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "set-returning functions are not allowed in %s", x.inCase).
 			WithHint("You might be able to move the set-returning function into a LATERAL FROM item.").At(pos)
 	}
 	res, args, err := x.b.resolve(e.Name, args, e.Variadic, pos)
 	if err != nil {
 		return nil, err
 	}
-	if len(res.Func.Columns) > 1 {
-		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "function %s returns several columns and is not supported in a select list", e.Name).
-			WithHint("Call it in FROM: SELECT .. FROM %s(..).", e.Name).At(pos)
-	}
+	columns, own := setColumns(res.Func, args)
 	if err = x.b.sliding(e.Name, res.Func, pos); err != nil {
 		return nil, err
 	}
 	t := res.Result
-	if len(res.Func.Columns) == 1 && t.OID == types.OIDRecord {
-		t = res.Func.Columns[0].Type
+	if len(columns) == 1 && t.OID == types.OIDRecord {
+		t = columns[0].Type
+	}
+	if len(columns) == 0 && t.OID == types.OIDRecord {
+		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "function returning record called in context that cannot accept type record").At(pos)
 	}
 	depth := 0
 	for _, a := range args {
 		a.Walk(func(c *expr.Expr) bool {
 			for _, it := range x.srfs.items {
-				if c.Kind == expr.Column && c.Col == it.id {
+				if c.Kind == expr.Column && slices.Contains(it.ids, c.Col) {
 					depth = max(depth, it.depth+1)
 				}
 			}
 			return true
 		})
 	}
-	it := srfItem{id: x.b.md.add(e.Name, t), depth: depth, call: &expr.Expr{Kind: expr.Call, Type: t, Func: res.Func.ID, Args: args, Pos: pos}}
+	it := srfItem{depth: depth, call: &expr.Expr{Kind: expr.Call, Type: t, Func: res.Func.ID, Args: args, Pos: pos}}
+	if own {
+		it.call.Cols = types.Schema(columns).Types()
+	}
+	if len(columns) < 2 {
+		id := x.b.md.add(e.Name, t)
+		if e.Name == "unnest" {
+			x.b.md.cols[id].shape = x.b.shapeOf(args[0])
+		}
+		it.ids = []int{id}
+		x.srfs.items = append(x.srfs.items, it)
+		c := x.b.md.ref(id)
+		c.Pos = pos
+		return c, nil
+	}
+	row := &expr.Expr{Kind: expr.Row, Type: types.T(types.OIDRecord), Pos: pos}
+	for _, c := range columns {
+		id := x.b.md.add(c.Name, c.Type)
+		it.ids = append(it.ids, id)
+		row.Names, row.Args = append(row.Names, c.Name), append(row.Args, x.b.md.ref(id))
+	}
 	x.srfs.items = append(x.srfs.items, it)
-	c := x.b.md.ref(it.id)
-	c.Pos = pos
-	return c, nil
+	for i, c := range columns {
+		if neverNull(c.Name) {
+			// Beside a longer set the value is NULL, not a row of NULLs.
+			return &expr.Expr{Kind: expr.Case, Type: row.Type, Pos: pos, Args: []*expr.Expr{isNull(row.Args[i]), nullConst(row.Type), row}}, nil
+		}
+	}
+	return row, nil
+}
+
+// neverNull knows the columns of builtin functions that are NULL only where there is no row.
+func neverNull(column string) bool {
+	switch column {
+	case "key", "n", "grantor", "name", "word", "option_name":
+		return true
+	}
+	return false
 }
 
 // aggregate binds an aggregate call (not over a window) and returns the column that will hold its result.
@@ -265,7 +289,7 @@ func (x *exprCtx) aggregate(e *pgext.Call) (*expr.Expr, error) {
 		return nil, pgerr.Newf(pgerr.GroupingError, "aggregate function calls cannot be nested").At(pos)
 	}
 	if x.aggs == nil {
-		return nil, pgerr.Newf(pgerr.GroupingError, "aggregate functions are not allowed in %s", x.clause).At(pos)
+		return nil, pgerr.Newf(pgerr.GroupingError, "aggregate functions are not allowed in %s", x.place()).At(pos)
 	}
 	in := &exprCtx{b: b, sc: x.sc, ev: x.ev, clause: x.clause, inAgg: true}
 	it, err := in.aggCall(e)
@@ -286,6 +310,9 @@ func (x *exprCtx) aggregate(e *pgext.Call) (*expr.Expr, error) {
 		}
 	}
 	it.id = b.md.add(e.Name, it.typ)
+	if it.fn == "array_agg(anynonarray)" || it.fn == "$scalar(anyelement)" {
+		b.md.cols[it.id].shape = b.shapeOf(it.args[0])
+	}
 	x.aggs.items = append(x.aggs.items, *it)
 	c := b.md.ref(it.id)
 	c.Pos = pos
@@ -430,7 +457,7 @@ func (x *exprCtx) aggCall(e *pgext.Call) (*aggItem, error) {
 func (x *exprCtx) grouping(e *pgext.Special) (*expr.Expr, error) {
 	pos := x.b.pos(e.Pos)
 	if x.aggs == nil {
-		return nil, pgerr.Newf(pgerr.GroupingError, "grouping operations are not allowed in %s", x.clause).At(pos)
+		return nil, pgerr.Newf(pgerr.GroupingError, "grouping operations are not allowed in %s", x.place()).At(pos)
 	}
 	in := &exprCtx{b: x.b, sc: x.sc, ev: x.ev, clause: x.clause, inAgg: true}
 	args, err := in.binds(e.Args)

@@ -67,6 +67,12 @@ func comparison(op string) bool {
 func (x *exprCtx) rowPair(a, c ast.ExprNode, pos int) (l, r []*expr.Expr, ok bool, err error) {
 	lv, lok := pgext.ExprOf(a).(*pgext.Row)
 	rv, rok := pgext.ExprOf(c).(*pgext.Row)
+	if q, ok := pgext.ExprOf(c).(*pgext.Subquery); ok && lok {
+		if l, err = x.rowElems(lv); err == nil {
+			r, err = x.rowQuery(q.Query, len(l), pos)
+		}
+		return l, r, true, err
+	}
 	if !lok || !rok {
 		return nil, nil, false, nil
 	}
@@ -89,6 +95,16 @@ func (x *exprCtx) rowElems(r *pgext.Row) ([]*expr.Expr, error) {
 			}
 			for _, c := range cols {
 				out = append(out, x.b.md.ref(c.id))
+			}
+			continue
+		}
+		if s, ok := pgext.ExprOf(e).(*pgext.FieldStar); ok {
+			fields, err := x.expand(s)
+			if err != nil {
+				return nil, err
+			}
+			for _, f := range fields {
+				out = append(out, f.e)
 			}
 			continue
 		}
@@ -144,6 +160,9 @@ func (b *binder) rowCompare(op string, l, r []*expr.Expr, pos int) (*expr.Expr, 
 	return out, nil
 }
 
+// explicitRow reports whether e is ROW(…): such rows are compared field by field, other composite values as a whole.
+func explicitRow(e *expr.Expr) bool { return e.Kind == expr.Row && e.Names == nil }
+
 // operatorOn resolves an operator over bound operands.
 func (b *binder) operatorOn(name string, args []*expr.Expr, pos int) (*expr.Expr, error) {
 	var l, r types.Type
@@ -152,7 +171,7 @@ func (b *binder) operatorOn(name string, args []*expr.Expr, pos int) (*expr.Expr
 	} else {
 		r = args[0].Type
 	}
-	if l.OID == types.OIDRecord && r.OID == types.OIDRecord && comparison(name) && args[0].Kind == expr.Row && args[1].Kind == expr.Row && len(args[0].Args) == len(args[1].Args) {
+	if l.OID == types.OIDRecord && r.OID == types.OIDRecord && comparison(name) && explicitRow(args[0]) && explicitRow(args[1]) && len(args[0].Args) == len(args[1].Args) {
 		return b.rowCompare(name, args[0].Args, args[1].Args, pos)
 	}
 	res, err := b.reg.ResolveOperator(name, l, r)
@@ -200,14 +219,7 @@ func (x *exprCtx) isNull(e *pgext.IsNull) (*expr.Expr, error) {
 			return nil, err
 		}
 	}
-	if c.Kind == expr.Row {
-		parts := make([]*expr.Expr, len(c.Args))
-		for i, a := range c.Args {
-			parts[i] = one(a)
-		}
-		return and(parts...), nil
-	}
-	return one(c), nil
+	return x.b.nullTest(c, e.Not), nil
 }
 
 func (x *exprCtx) isBool(e *pgext.IsBool) (*expr.Expr, error) {

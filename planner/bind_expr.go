@@ -28,7 +28,15 @@ type exprCtx struct {
 	base   *node
 	inAgg  bool
 	inWin  bool
-	inCase int
+	inCase string // CASE or COALESCE around, which must not contain sets
+}
+
+// place names the clause in errors about what it must not contain.
+func (x *exprCtx) place() string {
+	if x.clause == "JOIN/ON" {
+		return "JOIN conditions"
+	}
+	return x.clause
 }
 
 // bool binds a condition.
@@ -157,7 +165,7 @@ func (x *exprCtx) bindView(v pgext.Expr) (*expr.Expr, error) {
 	case *pgext.Field:
 		return x.field(e)
 	case *pgext.FieldStar:
-		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "expansion of composite values is not supported here").WithHint("Name the fields one by one.").At(b.pos(e.Pos))
+		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "row expansion via \"*\" is not supported here").At(b.pos(e.Pos))
 	case *pgext.Collate:
 		return x.collate(e)
 	case *pgext.Case:
@@ -306,18 +314,6 @@ func (x *exprCtx) tableOID(e *pgext.Column) *Relation {
 		return nil
 	}
 	return t.rel
-}
-
-// tableRow is the row of a FROM item; a function's single column stands for itself, as in PostgreSQL.
-func (x *exprCtx) tableRow(t *rangeTable, pos int) (*expr.Expr, error) {
-	if t.scalar {
-		return x.b.md.ref(t.cols[0].id), nil
-	}
-	r := &expr.Expr{Kind: expr.Row, Type: types.T(types.OIDRecord), Pos: pos}
-	for _, c := range t.cols {
-		r.Args = append(r.Args, x.b.md.ref(c.id))
-	}
-	return r, nil
 }
 
 func (x *exprCtx) wholeRow(names []string, pos int) (*expr.Expr, error) {

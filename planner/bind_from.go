@@ -162,6 +162,7 @@ func (b *binder) scan(rel *Relation, alias string, columns []string, pos int) (*
 	for i, c := range rel.Columns {
 		id := b.md.add(c.Name, c.Type)
 		b.md.cols[id].notNull = c.NotNull || c.Name == rowIDName
+		b.scanned[id] = true
 		n.cols = append(n.cols, id)
 		n.stored = append(n.stored, i)
 		if c.Hidden {
@@ -173,6 +174,7 @@ func (b *binder) scan(rel *Relation, alias string, columns []string, pos int) (*
 	if rel.Kind == Source && len(rel.Key) == 0 {
 		id := b.md.add(rowIDName, types.Int8)
 		b.md.cols[id].notNull = true
+		b.scanned[id] = true
 		n.cols = append(n.cols, id)
 		n.stored = append(n.stored, -1)
 		t.hidden = append(t.hidden, scopeCol{rowIDName, id})
@@ -315,6 +317,12 @@ func (b *binder) join(j *pgext.Join, lat *scope, ev *env) (*node, *scope, error)
 			}
 		}
 	}
+	if jt == plan.Left || jt == plan.Full {
+		r = b.markRows(r, rs)
+	}
+	if jt == plan.Right || jt == plan.Full {
+		l = b.markRows(l, ls)
+	}
 	sc := &scope{parent: ev.outer}
 	if err = sc.add(ls); err != nil {
 		return nil, nil, err
@@ -344,6 +352,12 @@ func (b *binder) join(j *pgext.Join, lat *scope, ev *env) (*node, *scope, error)
 		}
 	}
 	sc.parent = nil
+	for _, t := range rs.tables {
+		t.nullable = t.nullable || jt == plan.Left || jt == plan.Full
+	}
+	for _, t := range ls.tables {
+		t.nullable = t.nullable || jt == plan.Right || jt == plan.Full
+	}
 	if j.Alias != "" {
 		t := &rangeTable{name: j.Alias, cols: append([]scopeCol(nil), sc.visible...)}
 		aliased, err := tableScope(t, j.Columns, pos)

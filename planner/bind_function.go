@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"strings"
+
 	"github.com/pingcap/tidb/pkg/parser/ast"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
@@ -29,47 +31,54 @@ func (b *binder) tableFunction(f *pgext.TableFunction, lat *scope, ev *env) (*no
 	un := &node{op: opUnnest}
 	var scalars []int
 	var scalarExprs []*expr.Expr
+	var all []fromCall
+	sets := false
 	for _, item := range f.Funcs {
-		if len(item.Columns) > 0 {
-			return nil, nil, pgerr.Newf(pgerr.FeatureNotSupported, "column definition lists are not supported").WithHint("Extract the fields with -> and ->>.").At(pos)
-		}
-		calls, err := x.fromCalls(item.X)
+		calls, err := x.fromCalls(item)
 		if err != nil {
 			return nil, nil, err
 		}
 		for _, c := range calls {
-			if t.name == "" {
-				t.name = c.name
-			}
-			single := c.name
-			if f.Alias != "" && len(f.Funcs) == 1 && len(calls) == 1 {
-				single = f.Alias
-			}
-			if !c.set {
-				id := b.md.add(single, c.e.Type)
-				scalars, scalarExprs = append(scalars, id), append(scalarExprs, c.e)
-				t.cols = append(t.cols, scopeCol{single, id})
+			sets = sets || c.set
+		}
+		all = append(all, calls...)
+	}
+	for _, c := range all {
+		if t.name == "" {
+			t.name = c.name
+		}
+		single := c.name
+		if f.Alias != "" && len(all) == 1 {
+			single = f.Alias
+		}
+		if !c.set {
+			id := b.md.add(single, c.e.Type)
+			b.keepShape(id, c.e)
+			t.cols = append(t.cols, scopeCol{single, id})
+			if sets {
+				// Beside sets a value is a set of one row.
+				un.calls = append(un.calls, &expr.Expr{Kind: expr.Call, Type: c.e.Type, Func: onceFunc, Args: []*expr.Expr{c.e}, Cols: []types.Type{c.e.Type}, Pos: c.e.Pos})
+				un.added = append(un.added, id)
 				continue
 			}
-			un.calls = append(un.calls, c.e)
-			if len(c.columns) == 0 {
-				id := b.md.add(single, c.e.Type)
-				un.added = append(un.added, id)
-				t.cols = append(t.cols, scopeCol{single, id})
-			}
-			for _, col := range c.columns {
-				name := col.Name
-				if len(c.columns) == 1 && c.scalar {
-					name = single
-				}
-				id := b.md.add(name, col.Type)
-				un.added = append(un.added, id)
-				t.cols = append(t.cols, scopeCol{name, id})
-			}
+			scalars, scalarExprs = append(scalars, id), append(scalarExprs, c.e)
+			continue
 		}
-	}
-	if len(un.calls) > 0 && len(scalars) > 0 {
-		return nil, nil, pgerr.Newf(pgerr.FeatureNotSupported, "ROWS FROM with functions that return no set is not supported").At(pos)
+		un.calls = append(un.calls, c.e)
+		if len(c.columns) == 0 {
+			id := b.md.add(single, c.e.Type)
+			un.added = append(un.added, id)
+			t.cols = append(t.cols, scopeCol{single, id})
+		}
+		for _, col := range c.columns {
+			name := col.Name
+			if len(c.columns) == 1 && c.scalar {
+				name = single
+			}
+			id := b.md.add(name, col.Type)
+			un.added = append(un.added, id)
+			t.cols = append(t.cols, scopeCol{name, id})
+		}
 	}
 	base := attach(b.md.dual(), x.applies)
 	var n *node
@@ -81,7 +90,7 @@ func (b *binder) tableFunction(f *pgext.TableFunction, lat *scope, ev *env) (*no
 			ord = b.md.add("ordinality", types.Int8)
 			n = b.md.extend(n, []int{ord}, []*expr.Expr{intConst(types.Int8, 1)})
 		}
-	case len(un.calls) == 1 && len(x.applies) == 0 && constantArgs(un.calls[0]):
+	case len(all) == 1 && len(x.applies) == 0 && constantArgs(un.calls[0]) && un.calls[0].Cols == nil:
 		n = &node{op: opSeries, calls: un.calls, cols: append([]int(nil), un.added...)}
 		if f.Ordinality {
 			ord = b.md.add("ordinality", types.Int8)
@@ -109,6 +118,9 @@ func constantArgs(e *expr.Expr) bool {
 	return len(used) == 0
 }
 
+// onceFunc makes a set of one row of a value.
+const onceFunc = "$once(any)"
+
 // fromCall is a function of FROM.
 type fromCall struct {
 	name    string
@@ -119,9 +131,12 @@ type fromCall struct {
 }
 
 // fromCalls binds a function of FROM; unnest of several arrays is several calls side by side.
-func (x *exprCtx) fromCalls(e ast.ExprNode) ([]fromCall, error) {
-	b := x.b
+func (x *exprCtx) fromCalls(item pgext.FuncItem) ([]fromCall, error) {
+	b, e := x.b, item.X
 	c, ok := pgext.ExprOf(e).(*pgext.Call)
+	if len(item.Columns) > 0 && (!ok || x.kindOf(c) != functions.SetOf) {
+		return nil, pgerr.Newf(pgerr.SyntaxError, "a column definition list is only allowed for functions returning \"record\"").At(b.pos(item.Columns[0].Pos))
+	}
 	if !ok {
 		v, err := x.bind(e)
 		if err == nil {
@@ -132,12 +147,13 @@ func (x *exprCtx) fromCalls(e ast.ExprNode) ([]fromCall, error) {
 		}
 		return []fromCall{{name: sql.ColumnName(e), e: v}}, nil
 	}
-	if c.Schema == "" && c.Name == "unnest" && len(c.Args) > 1 {
+	c = b.schemaCall(c)
+	if (c.Schema == "" || c.Schema == "pg_catalog") && c.Name == "unnest" && len(c.Args) > 1 {
 		var out []fromCall
 		for i := range c.Args {
 			one := *c
 			one.Args = c.Args[i : i+1]
-			r, err := x.setCall(&one)
+			r, err := x.setCall(&one, nil)
 			if err != nil {
 				return nil, err
 			}
@@ -155,14 +171,14 @@ func (x *exprCtx) fromCalls(e ast.ExprNode) ([]fromCall, error) {
 		}
 		return []fromCall{{name: c.Name, e: v}}, nil
 	}
-	r, err := x.setCall(c)
+	r, err := x.setCall(c, item.Columns)
 	if err != nil {
 		return nil, err
 	}
 	return []fromCall{r}, nil
 }
 
-func (x *exprCtx) setCall(c *pgext.Call) (fromCall, error) {
+func (x *exprCtx) setCall(c *pgext.Call, defs []pgext.ColumnDef) (fromCall, error) {
 	b, pos := x.b, x.b.pos(c.Pos)
 	if err := x.plainCall(c, pos); err != nil {
 		return fromCall{}, err
@@ -181,7 +197,33 @@ func (x *exprCtx) setCall(c *pgext.Call) (fromCall, error) {
 	if err = b.sliding(c.Name, res.Func, pos); err != nil {
 		return fromCall{}, err
 	}
-	out := fromCall{name: c.Name, set: true, columns: res.Func.Columns, e: &expr.Expr{Kind: expr.Call, Type: res.Result, Func: res.Func.ID, Args: args, Pos: pos}}
+	out := fromCall{name: strings.TrimPrefix(c.Name, "information_schema."), set: true, e: &expr.Expr{Kind: expr.Call, Type: res.Result, Func: res.Func.ID, Args: args, Pos: pos}}
+	var own bool
+	if out.columns, own = setColumns(res.Func, args); own {
+		out.e.Cols = types.Schema(out.columns).Types()
+	}
+	if len(defs) > 0 {
+		at := b.pos(defs[0].Pos)
+		if res.Result.OID != types.OIDRecord {
+			return out, pgerr.Newf(pgerr.SyntaxError, "a column definition list is only allowed for functions returning \"record\"").At(at)
+		}
+		if len(out.columns) > 0 {
+			return out, pgerr.Newf(pgerr.SyntaxError, "a column definition list is redundant for a function with OUT parameters").At(at)
+		}
+		for i, d := range defs {
+			for _, e := range defs[:i] {
+				if e.Name == d.Name {
+					return out, pgerr.Newf(pgerr.DuplicateColumn, "column name \"%s\" specified more than once", d.Name).At(b.pos(d.Pos))
+				}
+			}
+			t, err := parseType(d.Type)
+			if err != nil {
+				return out, pgerr.From(err).At(b.pos(d.Pos))
+			}
+			out.columns = append(out.columns, types.Column{Name: d.Name, Type: t})
+			out.e.Names, out.e.Cols = append(out.e.Names, d.Name), append(out.e.Cols, t)
+		}
+	}
 	if len(out.columns) == 0 && res.Result.OID == types.OIDRecord {
 		return fromCall{}, pgerr.Newf(pgerr.SyntaxError, "a column definition list is required for functions returning \"record\"").At(pos)
 	}

@@ -22,7 +22,7 @@ func (s *selecting) aggregate() error {
 	if len(aggs.items) == 0 && len(aggs.groupings) == 0 && len(s.s.GroupBy) == 0 && s.s.Having == nil {
 		return nil
 	}
-	g := &exprCtx{b: b, sc: s.sc, ev: s.ev, clause: "GROUP BY"}
+	g := &exprCtx{b: b, sc: s.sc, ev: s.ev, clause: "GROUP BY", srfs: &srfCollector{}}
 	var keys []groupKey
 	var moved []apply
 	sets := [][]int{{}}
@@ -50,7 +50,8 @@ func (s *selecting) aggregate() error {
 		}
 	}
 	input := toSet(s.n.out())
-	pre := &preparer{b: b, in: attach(attach(attach(s.n, moved), g.applies), aggs.applies)}
+	below := attach(attach(attach(s.n, moved), g.applies), aggs.applies)
+	pre := &preparer{b: b, in: b.expandSets(below, append(g.srfs.items, s.x.srfs.usedBy(keys)...))}
 	for i := range keys {
 		keys[i].id = pre.col(keys[i].e)
 	}
@@ -229,9 +230,6 @@ func (s *selecting) groupExpr(it pgext.GroupItem, g *exprCtx, keys *[]groupKey, 
 			return nil, err
 		}
 	}
-	if e.Kind == expr.Row && e.Type.OID == types.OIDRecord {
-		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "grouping by whole rows is not supported").WithHint("List the columns.").At(e.Pos)
-	}
 	for i, k := range *keys {
 		if sameExpr(k.e, e) {
 			return []int{i}, nil
@@ -253,12 +251,6 @@ func (s *selecting) noAggregates(e *expr.Expr) error {
 	for _, w := range s.x.wins.items {
 		if used[w.id] {
 			return pgerr.Newf(pgerr.WindowingError, "window functions are not allowed in GROUP BY").At(e.Pos)
-		}
-	}
-	for _, f := range s.x.srfs.items {
-		if used[f.id] {
-			return pgerr.Newf(pgerr.FeatureNotSupported, "set-returning functions are not supported in GROUP BY").
-				WithHint("Call the function in FROM and group by its column.").At(e.Pos)
 		}
 	}
 	return nil
@@ -316,6 +308,7 @@ func (s *selecting) groupingSets(n *node, keys []groupKey, sets [][]int, above *
 		id, ok := blanked[old]
 		if !ok {
 			id = b.md.add(b.md.cols[old].name, b.md.typ(old))
+			b.md.cols[id].shape = b.md.cols[old].shape
 			blanked[old] = id
 			e := &expr.Expr{Kind: expr.Case, Type: b.md.typ(old), Pos: -1, Args: []*expr.Expr{member(i), b.md.ref(old), nullConst(b.md.typ(old))}}
 			p.cols, p.exprs = append(p.cols, id), append(p.exprs, e)
@@ -330,6 +323,7 @@ func (s *selecting) groupingSets(n *node, keys []groupKey, sets [][]int, above *
 		m := map[int]int{}
 		for i, c := range p.cols {
 			ids[i] = b.md.add(b.md.cols[c].name, b.md.typ(c))
+			b.md.cols[ids[i]].shape = b.md.cols[c].shape
 			m[c] = ids[i]
 		}
 		rows = &node{op: opUnion, in: []*node{p, markers}, cols: ids, branches: [][]int{append([]int(nil), p.cols...), append([]int(nil), markers.cols...)}}

@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"slices"
+
 	"github.com/pingcap/tidb/pkg/parser/ast"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
@@ -80,7 +82,7 @@ func (b *binder) selectQuery(q *pgext.Query, ev *env, keepUnknown bool) (*bound,
 	}
 	s.n = attach(s.n, s.x.applies)
 	s.windows()
-	s.unnest()
+	s.n = b.expandSets(s.n, s.x.srfs.items)
 	return s.finish()
 }
 
@@ -102,16 +104,12 @@ func (s *selecting) targets(keepUnknown bool) error {
 		}
 		it := targetItem{name: t.Alias, from: len(s.x.applies), ast: t.X}
 		if v, ok := pgext.ExprOf(t.X).(*pgext.FieldStar); ok {
-			if c, ok := pgext.ExprOf(v.X).(*pgext.Column); ok {
-				cols, err := s.sc.starCols(c.Names, b.pos(c.Pos))
-				if err != nil {
-					return err
-				}
-				for _, c := range cols {
-					s.items = append(s.items, targetItem{name: c.name, e: b.md.ref(c.id)})
-				}
-				continue
+			more, err := s.x.expand(v)
+			if err != nil {
+				return err
 			}
+			s.items = append(s.items, more...)
+			continue
 		}
 		e, err := s.x.bind(t.X)
 		if err != nil {
@@ -292,22 +290,47 @@ func sameWindow(a, c *winItem) bool {
 	return true
 }
 
-// unnest adds the set-returning calls of the select list, innermost first; calls of one depth run side by side.
-func (s *selecting) unnest() {
+// expandSets adds set-returning calls to n, innermost first; calls of one depth run side by side.
+func (b *binder) expandSets(n *node, items []srfItem) *node {
 	deepest := -1
-	for _, it := range s.x.srfs.items {
+	for _, it := range items {
 		deepest = max(deepest, it.depth)
 	}
 	for d := 0; d <= deepest; d++ {
-		n := &node{op: opUnnest, in: []*node{s.n}, ordinal: s.b.md.add("?ordinal?", types.Int8)}
-		for _, it := range s.x.srfs.items {
+		un := &node{op: opUnnest, in: []*node{n}, ordinal: b.md.add("?ordinal?", types.Int8)}
+		for _, it := range items {
 			if it.depth == d {
-				n.calls = append(n.calls, it.call)
-				n.added = append(n.added, it.id)
+				un.calls = append(un.calls, it.call)
+				un.added = append(un.added, it.ids...)
 			}
 		}
-		s.n = n
+		if len(un.calls) > 0 {
+			n = un
+		}
 	}
+	return n
+}
+
+// usedBy takes the calls out of the collector that grouping expressions read, with those inside their arguments: they run below the aggregation.
+func (c *srfCollector) usedBy(keys []groupKey) []srfItem {
+	used := map[int]bool{}
+	for _, k := range keys {
+		k.e.Columns(used)
+	}
+	var taken, left []srfItem
+	for i := len(c.items) - 1; i >= 0; i-- {
+		it := c.items[i]
+		if slices.ContainsFunc(it.ids, func(id int) bool { return used[id] }) {
+			it.call.Columns(used)
+			taken = append(taken, it)
+		} else {
+			left = append(left, it)
+		}
+	}
+	slices.Reverse(taken)
+	slices.Reverse(left)
+	c.items = left
+	return taken
 }
 
 // finish adds the projection, DISTINCT, ORDER BY and LIMIT.
@@ -328,6 +351,7 @@ func (s *selecting) finish() (*bound, error) {
 		} else {
 			// A column of a surrounding query is a value here like any other: outer joins may pad it.
 			id = b.md.add(name, e.Type)
+			b.keepShape(id, e)
 		}
 		p.cols, p.exprs = append(p.cols, id), append(p.exprs, e)
 		return id
@@ -393,6 +417,7 @@ func (p *preparer) col(e *expr.Expr) int {
 		}
 	}
 	id := p.b.md.add("?arg?", e.Type)
+	p.b.keepShape(id, e)
 	p.ids, p.exprs = append(p.ids, id), append(p.exprs, e)
 	return id
 }

@@ -50,6 +50,7 @@ func (b *binder) values(v *pgext.Values, ev *env, keepUnknown bool) (*bound, err
 		}
 		name := "column" + itoa(j+1)
 		ids[j] = b.md.add(name, t)
+		b.keepShape(ids[j], rows[0][j])
 		r.cols = append(r.cols, outCol{name, ids[j]})
 	}
 	r.n = b.valuesNode(rows, ids, x.applies)
@@ -137,7 +138,9 @@ func (b *binder) setOp(s *pgext.SetOp, ev *env, keepUnknown bool) (*bound, error
 		if err = b.coerceOutput(r, i, t, functions.Implicit); err != nil {
 			return nil, err
 		}
-		out.cols = append(out.cols, outCol{l.cols[i].name, b.md.add(l.cols[i].name, t)})
+		id := b.md.add(l.cols[i].name, t)
+		b.md.cols[id].shape = b.md.cols[l.cols[i].id].shape
+		out.cols = append(out.cols, outCol{l.cols[i].name, id})
 	}
 	lids, rids, ids := colIDs(l.cols), colIDs(r.cols), colIDs(out.cols)
 	if s.Kind == pgext.Union {

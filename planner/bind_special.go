@@ -143,17 +143,10 @@ func (x *exprCtx) array(e *pgext.Array, want types.Type) (*expr.Expr, error) {
 	return &expr.Expr{Kind: expr.Array, Type: t, Args: args, Pos: pos}, nil
 }
 
-func (x *exprCtx) field(e *pgext.Field) (*expr.Expr, error) {
-	if c, ok := pgext.ExprOf(e.X).(*pgext.Column); ok {
-		return x.columnRef(&pgext.Column{Names: append(append([]string(nil), c.Names...), e.Name), Pos: c.Pos})
-	}
-	return nil, pgerr.Newf(pgerr.FeatureNotSupported, "fields of composite values are not supported").WithHint("Call the function in FROM and name its columns.").At(x.b.pos(e.Pos))
-}
-
 func (x *exprCtx) caseExpr(e *pgext.Case) (*expr.Expr, error) {
 	b, pos := x.b, x.b.pos(e.Pos)
-	x.inCase++
-	defer func() { x.inCase-- }()
+	defer func(was string) { x.inCase = was }(x.inCase)
+	x.inCase = "CASE"
 	var arg *expr.Expr
 	var err error
 	if e.Arg != nil {
@@ -211,8 +204,8 @@ func (x *exprCtx) special(e *pgext.Special) (*expr.Expr, error) {
 		return x.grouping(e)
 	}
 	if e.Name == "coalesce" {
-		x.inCase++
-		defer func() { x.inCase-- }()
+		defer func(was string) { x.inCase = was }(x.inCase)
+		x.inCase = "COALESCE"
 	}
 	args, err := x.binds(e.Args)
 	if err != nil {

@@ -41,6 +41,7 @@ func (b *binder) single(n *node, id int) (*node, int) {
 		b.fail(err)
 	}
 	out := b.md.add(b.md.cols[id].name, b.md.typ(id))
+	b.md.cols[out].shape = b.md.cols[id].shape
 	return &node{op: opAgg, in: []*node{n}, global: true, aggs: []aggCall{{id: out, fn: res.Func.ID, args: []int{id}, typ: b.md.typ(id)}}}, out
 }
 
@@ -108,6 +109,7 @@ func (x *exprCtx) arrayQuery(e *pgext.ArrayQuery) (*expr.Expr, error) {
 		return nil, pgerr.From(err).At(pos)
 	}
 	out := b.md.add("array", res.Result)
+	b.md.cols[out].shape = b.md.cols[id].shape
 	n := &node{op: opAgg, in: []*node{stripOrder(r.n)}, global: true, aggs: []aggCall{{id: out, fn: res.Func.ID, args: []int{id}, order: append([]sortKey(nil), r.order...), typ: res.Result}}}
 	x.applies = append(x.applies, apply{right: n, jtype: plan.Left})
 	empty := &expr.Expr{Kind: expr.Array, Type: res.Result, Pos: pos}

@@ -36,7 +36,7 @@ func (x *exprCtx) window(e *pgext.WindowCall) (*expr.Expr, error) {
 		return nil, pgerr.Newf(pgerr.GroupingError, "aggregate function calls cannot contain window function calls").At(pos)
 	}
 	if x.wins == nil {
-		return nil, pgerr.Newf(pgerr.WindowingError, "window functions are not allowed in %s", x.clause).At(pos)
+		return nil, pgerr.Newf(pgerr.WindowingError, "window functions are not allowed in %s", x.place()).At(pos)
 	}
 	kind := x.kindOf(e.Call)
 	if kind != functions.Aggregate && kind != functions.Window {
@@ -84,6 +84,9 @@ func (x *exprCtx) window(e *pgext.WindowCall) (*expr.Expr, error) {
 	}
 	x.applies = append(x.applies, in.applies...)
 	it.id = b.md.add(e.Call.Name, it.typ)
+	if len(it.args) > 0 {
+		b.keepShape(it.id, &expr.Expr{Kind: expr.Coalesce, Type: it.typ, Args: it.args[:1]})
+	}
 	x.wins.items = append(x.wins.items, it)
 	c := b.md.ref(it.id)
 	c.Pos = pos

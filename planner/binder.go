@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"errors"
+
 	"github.com/pingcap/tidb/pkg/parser/ast"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
@@ -27,12 +29,15 @@ type binder struct {
 	inView int
 	depth  int
 	path   []string
+	// scanned are the columns made by scans; marked names the FROM items whose rows need a mark (see absentRow).
+	scanned map[int]bool
+	marked  map[string]bool
 }
 
 func newBinder(o Options, stream bool) *binder {
 	return &binder{
 		o: o, reg: o.Registry, md: newMetadata(), stream: stream, path: o.SearchPath,
-		params: append([]types.Type(nil), o.Params...),
+		params: append([]types.Type(nil), o.Params...), scanned: map[int]bool{}, marked: map[string]bool{},
 	}
 }
 
@@ -78,6 +83,23 @@ func (b *binder) pos(p int) int {
 
 // query binds q. With keepUnknown untyped literals in the output stay untyped, for the caller to settle.
 func (b *binder) query(q *pgext.Query, ev *env, keepUnknown bool) (*bound, error) {
+	for {
+		r, err := b.queryOnce(q, ev, keepUnknown)
+		var absent *absentRow
+		if !errors.As(err, &absent) {
+			return r, err
+		}
+		if b.marked[absent.table] {
+			return nil, pgerr.Newf(pgerr.FeatureNotSupported, "the whole row of \"%s\" cannot be used here", absent.table).WithHint("Name its columns.")
+		}
+		if b.depth > 0 {
+			return nil, err
+		}
+		b.marked[absent.table] = true
+	}
+}
+
+func (b *binder) queryOnce(q *pgext.Query, ev *env, keepUnknown bool) (*bound, error) {
 	if b.depth++; b.depth > maxBindDepth {
 		return nil, pgerr.Newf(pgerr.StatementTooComplex, "queries are nested more than %d deep", maxBindDepth)
 	}

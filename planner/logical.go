@@ -2,6 +2,7 @@ package planner
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/sql/expr"
@@ -107,6 +108,8 @@ type colMeta struct {
 	notNull bool
 	// window is the window_end column that belongs to a window_start or window_end column, 0 for all others.
 	window int
+	// shape describes the fields of a composite value, or of the elements of an array of such; nil when they are not known.
+	shape *shape
 }
 
 // metadata holds the columns of a statement; ids start at 1.
@@ -499,7 +502,7 @@ func coalesce(es ...*expr.Expr) *expr.Expr {
 
 // sameExpr reports whether two bound expressions are the same but for positions.
 func sameExpr(a, b *expr.Expr) bool {
-	if a.Kind != b.Kind || a.Type != b.Type || a.Col != b.Col || a.Func != b.Func || len(a.Args) != len(b.Args) {
+	if a.Kind != b.Kind || a.Type != b.Type || a.Col != b.Col || a.Func != b.Func || len(a.Args) != len(b.Args) || !slices.Equal(a.Names, b.Names) {
 		return false
 	}
 	if a.Kind == expr.Const {

@@ -22,6 +22,9 @@ type rangeTable struct {
 	key []int
 	// anyName: the qualifier does not matter (expressions over a relation whose name the planner is not told).
 	anyName bool
+	// nullable: an outer join may leave the row out. present is then a column that is NULL exactly there, 0 when there is none.
+	nullable bool
+	present  int
 	// scalar: a function that returns one value; the name stands for that, not for a row.
 	scalar bool
 }

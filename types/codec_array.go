@@ -110,31 +110,52 @@ func DecodeArray(s string) (Array, error) {
 	return a, nil
 }
 
-// EncodeRecord returns the storage form of a composite value:
+// EncodeRecord is EncodeNamedRecord without names.
+func EncodeRecord(fields []Datum) string { return EncodeNamedRecord(fields, nil) }
+
+// EncodeNamedRecord returns the storage form of a composite value:
 //
-//	uvarint fields · per field: uvarint type OID, then as an array element
-func EncodeRecord(fields []Datum) string {
+//	uvarint fields · per field: uvarint type OID, then as an array element · with names: per field uvarint length and bytes
+//
+// Names, nil or one per field, matter only where a value is written as JSON: values that differ in nothing else are equal.
+func EncodeNamedRecord(fields []Datum, names []string) string {
 	b := binary.AppendUvarint(make([]byte, 0, 8+12*len(fields)), uint64(len(fields)))
 	for i := range fields {
 		b = binary.AppendUvarint(b, uint64(fields[i].Type.OID))
 		b = appendOptional(b, &fields[i])
+	}
+	for _, n := range names {
+		b = binary.AppendUvarint(b, uint64(len(n)))
+		b = append(b, n...)
 	}
 	return string(b)
 }
 
 // DecodeRecord takes the storage form of a composite value apart.
 func DecodeRecord(s string) ([]Datum, error) {
+	fields, _, err := DecodeNamedRecord(s)
+	return fields, err
+}
+
+// DecodeNamedRecord is DecodeRecord with the names of the fields, nil when the value has none.
+func DecodeNamedRecord(s string) (fields []Datum, names []string, err error) {
 	r := decoder{s: s}
 	n := r.uvarint()
 	if r.bad || n > uint64(len(s)) {
-		return nil, errCorrupt("record")
+		return nil, nil, errCorrupt("record")
 	}
-	fields := make([]Datum, n)
+	fields = make([]Datum, n)
 	for i := range fields {
 		fields[i] = r.optional(T(OID(r.uvarint())))
 	}
-	if r.bad || len(r.s) > 0 {
-		return nil, errCorrupt("record")
+	if !r.bad && len(r.s) > 0 {
+		names = make([]string, n)
+		for i := range names {
+			names[i] = r.bytes(r.uvarint())
+		}
 	}
-	return fields, nil
+	if r.bad || len(r.s) > 0 {
+		return nil, nil, errCorrupt("record")
+	}
+	return fields, names, nil
 }

@@ -44,6 +44,7 @@ func FuzzParseBinary(f *testing.F) {
 func FuzzDecodeArray(f *testing.F) {
 	f.Add(EncodeArray(NewArray(OIDInt4, []Datum{{Type: Int4, Int: 1}, NullDatum(Int4)})))
 	f.Add(EncodeRecord([]Datum{{Type: Text, Str: "a"}}))
+	f.Add(EncodeNamedRecord([]Datum{{Type: Text, Str: "a"}, NullDatum(Int4)}, []string{"x", ""}))
 	f.Fuzz(func(t *testing.T, s string) {
 		if a, err := DecodeArray(s); err == nil {
 			b, err := DecodeArray(EncodeArray(a))

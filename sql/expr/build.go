@@ -145,7 +145,7 @@ func (b *builder) node(e *Expr, args []node, f Impl) (node, error) {
 	case Array:
 		return &arrayNode{args: args, t: e.Type}, nil
 	case Row:
-		return &rowNode{args: args, t: e.Type}, nil
+		return &rowNode{args: args, names: e.Names, t: e.Type}, nil
 	}
 	return nil, pgerr.Newf(pgerr.InternalError, "unknown expression form %q", e.Kind)
 }

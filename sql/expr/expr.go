@@ -39,6 +39,10 @@ type Expr struct {
 	Const *types.Datum `json:"v,omitempty"`
 	Func  string       `json:"f,omitempty"`
 	Args  []*Expr      `json:"a,omitempty"`
+	// Names are the fields of a Row, nil for ROW(…) as written, or the result columns of a set-returning Call, where Cols gives their types.
+	// Both are nil for calls whose columns are those of the function.
+	Names []string     `json:"n,omitempty"`
+	Cols  []types.Type `json:"cs,omitempty"`
 	Pos   int          `json:"-"` // byte offset in the statement, for error positions
 }
 

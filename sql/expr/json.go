@@ -21,6 +21,14 @@ type storedExpr struct {
 	Raw  *string   `json:"b,omitempty"` // base64 of the storage form, for values whose text is not exact
 	Func string    `json:"f,omitempty"`
 	Args []*Expr   `json:"a,omitempty"`
+
+	Names []string     `json:"n,omitempty"`
+	Cols  []storedType `json:"cs,omitempty"`
+}
+
+type storedType struct {
+	OID types.OID `json:"o"`
+	Mod int32     `json:"m"`
 }
 
 // datumText returns the text of a value that is not NULL, independent of any session.
@@ -30,7 +38,10 @@ func datumText(d types.Datum) string {
 
 // MarshalJSON writes the exact form of e that stored plans hold: types as OID, modifier and name (for readers), values as text.
 func (e *Expr) MarshalJSON() ([]byte, error) {
-	s := storedExpr{Kind: e.Kind, Type: e.Type.String(), OID: e.Type.OID, Col: e.Col, Func: e.Func, Args: e.Args}
+	s := storedExpr{Kind: e.Kind, Type: e.Type.String(), OID: e.Type.OID, Col: e.Col, Func: e.Func, Args: e.Args, Names: e.Names}
+	for _, t := range e.Cols {
+		s.Cols = append(s.Cols, storedType(t))
+	}
 	if e.Type.Mod != -1 {
 		s.Mod = &e.Type.Mod
 	}
@@ -64,7 +75,10 @@ func (e *Expr) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &s); err != nil {
 		return pgerr.Wrap(pgerr.DataCorrupted, err, "read stored expression")
 	}
-	*e = Expr{Kind: s.Kind, Type: types.T(s.OID), Col: s.Col, Func: s.Func, Args: s.Args, Pos: -1}
+	*e = Expr{Kind: s.Kind, Type: types.T(s.OID), Col: s.Col, Func: s.Func, Args: s.Args, Names: s.Names, Pos: -1}
+	for _, t := range s.Cols {
+		e.Cols = append(e.Cols, types.Type(t))
+	}
 	if s.Mod != nil {
 		e.Type.Mod = *s.Mod
 	}

@@ -69,6 +69,9 @@ type Frame struct {
 	Env  *Env
 	Errs *RowErrors
 	Type types.Type // the call's result type, with modifier
+	// Names and Cols are the columns of a set-returning call that names them itself.
+	Names []string
+	Cols  []types.Type
 	// State belongs to the call: kernels keep compiled patterns and the like here between chunks.
 	State any
 }

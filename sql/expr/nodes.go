@@ -304,10 +304,11 @@ func (n *arrayNode) eval(x *run, rows []uint16) Arg {
 
 // rowNode is ROW(…).
 type rowNode struct {
-	args []node
-	t    types.Type
-	vals []Arg
-	out  result
+	args  []node
+	names []string
+	t     types.Type
+	vals  []Arg
+	out   result
 }
 
 func (n *rowNode) eval(x *run, rows []uint16) Arg {
@@ -322,7 +323,7 @@ func (n *rowNode) eval(x *run, rows []uint16) Arg {
 		for j, a := range n.vals {
 			fields[j] = a.Get(a.At(i))
 		}
-		out.Str[i] = types.EncodeRecord(fields)
+		out.Str[i] = types.EncodeNamedRecord(fields, n.names)
 	}
 	return NewArg(out)
 }

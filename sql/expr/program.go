@@ -191,10 +191,13 @@ func CompileSet(e *Expr, lib Library) (*SetProgram, error) {
 		return nil, pgerr.Newf(pgerr.InternalError, "%s is not a set-returning function", e.Func)
 	}
 	p := &SetProgram{set: f.Set, vals: make([]Arg, len(e.Args)), strict: f.Strict, types: []types.Type{e.Type}}
-	if len(f.Columns) > 0 {
+	switch {
+	case len(e.Cols) > 0:
+		p.types = e.Cols
+	case len(f.Columns) > 0:
 		p.types = types.Schema(f.Columns).Types()
 	}
-	p.frame.Type = e.Type
+	p.frame.Type, p.frame.Names, p.frame.Cols = e.Type, e.Names, e.Cols
 	for _, a := range e.Args {
 		q, err := Compile(a, lib)
 		if err != nil {

@@ -15,6 +15,8 @@ func families() [][]entry {
 		jsonFunctions(),
 		arrayFunctions(),
 		setFunctions(),
+		compositeFunctions(),
+		recordFunctions(),
 		systemFunctions(),
 		templateFunctions(),
 	}

@@ -50,6 +50,7 @@ func jsonFunctions() []entry {
 		fn("to_json(anyelement)", "to_json(array[1,2])", each(func(c *call) error { return c.toJSON(0, false) })),
 		fn("array_to_json(anyarray)", "array_to_json(array[[1,2],[3,4]])", each(func(c *call) error { return c.toJSON(0, false) })),
 		fn("row_to_json(record)", "", each(func(c *call) error { return c.toJSON(0, false) })),
+		fn("row_to_json(record,bool)", "", each((*call).toJSONLines)), fn("array_to_json(anyarray,bool)", "", each((*call).toJSONLines)),
 		fn("jsonb_build_array(any)", "jsonb_build_array(1,'a',NULL,true)", each(jsonBuildArray(true))), fn("jsonb_build_array()", "jsonb_build_array()", each(jsonBuildArray(true))),
 		fn("json_build_array(any)", "json_build_array(1,'a',NULL,true)", each(jsonBuildArray(false))), fn("json_build_array()", "", each(jsonBuildArray(false))),
 		fn("jsonb_build_object(any)", "jsonb_build_object('b',1,'a',NULL)", each(jsonBuildObject(true))), fn("jsonb_build_object()", "", each(jsonBuildObject(true))),

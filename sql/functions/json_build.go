@@ -53,21 +53,33 @@ func AppendJSON(b []byte, f *types.Format, d types.Datum, jsonb bool) ([]byte, e
 		}
 		return types.AppendJSONString(b, s), nil
 	case types.OIDRecord:
-		fields, err := types.DecodeRecord(d.Str)
+		fields, names, err := types.DecodeNamedRecord(d.Str)
 		if err != nil {
 			return b, err
 		}
+		start := len(b)
 		b = append(b, '{')
 		for i, v := range fields {
 			if i > 0 {
 				b = append(b, sep...)
 			}
-			b = append(append(b, `"f`+strconv.Itoa(i+1)+`"`...), colon...)
+			if names == nil {
+				b = append(strconv.AppendInt(append(b, `"f`...), int64(i+1), 10), '"')
+			} else {
+				b = types.AppendJSONString(b, names[i])
+			}
+			b = append(b, colon...)
 			if b, err = AppendJSON(b, f, v, jsonb); err != nil {
 				return b, err
 			}
 		}
-		return append(b, '}'), nil
+		b = append(b, '}')
+		if jsonb && names != nil {
+			// The order of jsonb's keys is its own.
+			canonical, err := types.CanonicalJSONB(string(b[start:]))
+			return append(b[:start], canonical...), err
+		}
+		return b, nil
 	}
 	if d.Type.IsArray() {
 		a, err := types.DecodeArray(d.Str)
@@ -111,6 +123,63 @@ func (c *call) toJSON(i int, jsonb bool) error {
 	b, err := AppendJSON(nil, c.f.Format(), c.datum(i), jsonb)
 	c.out.Str[c.row] = string(b)
 	return err
+}
+
+// toJSONLines is toJSON with a line per member where argument 1 asks for it.
+func (c *call) toJSONLines() error {
+	if !c.bool(1) {
+		return c.toJSON(0, false)
+	}
+	d, f := c.datum(0), c.f.Format()
+	var parts []types.Datum
+	var names []string
+	b, end := []byte{'['}, byte(']')
+	if d.Type.OID == types.OIDRecord {
+		var err error
+		if parts, names, err = types.DecodeNamedRecord(d.Str); err != nil {
+			return err
+		}
+		for i := range parts {
+			if names == nil || len(names) < len(parts) {
+				names = append(names, "f"+strconv.Itoa(i+1))
+			}
+		}
+		b[0], end = '{', '}'
+	} else {
+		a, err := types.DecodeArray(d.Str)
+		if err != nil {
+			return err
+		}
+		parts = firstDimension(a, d.Type)
+	}
+	for i, p := range parts {
+		if i > 0 {
+			b = append(b, ",\n "...)
+		}
+		if names != nil {
+			b = append(types.AppendJSONString(b, names[i]), ':')
+		}
+		var err error
+		if b, err = AppendJSON(b, f, p, false); err != nil {
+			return err
+		}
+	}
+	return c.setStr(string(append(b, end)))
+}
+
+// firstDimension splits an array of type t into the elements of its first dimension.
+func firstDimension(a types.Array, t types.Type) []types.Datum {
+	if len(a.Dims) < 2 {
+		return a.Elems
+	}
+	n := int(a.Dims[0].Len)
+	out := make([]types.Datum, n)
+	size := len(a.Elems) / n
+	for i := range out {
+		part := types.Array{Elem: a.Elem, Dims: a.Dims[1:], Elems: a.Elems[i*size : (i+1)*size]}
+		out[i] = types.Datum{Type: t, Str: types.EncodeArray(part)}
+	}
+	return out
 }
 
 func jsonBuildArray(jsonb bool) func(c *call) error {

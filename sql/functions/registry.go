@@ -74,7 +74,7 @@ type Registry struct {
 // entry is the implementation side of one function, as the family files list them.
 type entry struct {
 	id      string // name(argument types)
-	sig     string // for functions PostgreSQL does not have: result kind strict volatility, e.g. "text f t i"
+	sig     string // for functions PostgreSQL does not have: result kind strict volatility [v|dN [columns]], e.g. "text f t i"
 	example string
 	doc     string
 	impl
@@ -99,6 +99,10 @@ func Builtins() *Registry {
 		}
 		if e := impls[fn.ID]; e != nil {
 			fn.impl, fn.Example = e.impl, e.example
+			if fn.set != nil && fn.Kind == Scalar {
+				// A function of one row: in FROM it yields a row also for NULL.
+				fn.Kind, fn.Strict = SetOf, false
+			}
 			if e.doc != "" {
 				fn.Doc = e.doc
 			}
@@ -173,14 +177,20 @@ func parseFunc(f []string) (*Func, bool) {
 	}
 	fn.Defaults, _ = strconv.Atoi(f[8])
 	if f[9] != "" {
-		for _, c := range strings.Split(f[9], ",") {
-			name, typ, _ := strings.Cut(c, ":")
-			if t, ok := typeOID(typ); ok {
-				fn.Columns = append(fn.Columns, types.Column{Name: name, Type: types.T(t)})
-			}
-		}
+		fn.Columns = parseColumns(f[9])
 	}
 	return fn, true
+}
+
+func parseColumns(list string) []types.Column {
+	var out []types.Column
+	for _, c := range strings.Split(list, ",") {
+		name, typ, _ := strings.Cut(c, ":")
+		if t, ok := typeOID(typ); ok {
+			out = append(out, types.Column{Name: name, Type: types.T(t)})
+		}
+	}
+	return out
 }
 
 func ownFunc(e *entry) *Func {
@@ -195,6 +205,9 @@ func ownFunc(e *entry) *Func {
 	if len(f) > 4 {
 		fn.Variadic = f[4] == "v"
 		fn.Defaults, _ = strconv.Atoi(strings.TrimPrefix(f[4], "d"))
+	}
+	if len(f) > 5 {
+		fn.Columns = parseColumns(f[5])
 	}
 	return fn
 }
