@@ -108,7 +108,7 @@ func (x *oneShot) run() error {
 	}
 	for _, n := range x.nodes {
 		if n.feed != nil {
-			if err := n.feed(n); err != nil {
+			if err := n.feed(n); err != nil && !errors.Is(err, op.ErrEnough) {
 				return err
 			}
 		}
@@ -116,7 +116,7 @@ func (x *oneShot) run() error {
 	b := checkpoint.Barrier{Epoch: x.q.Pinned.Epoch, Triggered: time.Now()}
 	for _, n := range x.nodes {
 		if n.op != nil {
-			if err := n.op.Barrier(b, n); err != nil {
+			if err := n.op.Barrier(b, n); err != nil && !errors.Is(err, op.ErrEnough) {
 				return err
 			}
 		}

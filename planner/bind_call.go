@@ -299,6 +299,11 @@ func (x *exprCtx) aggregate(e *pgext.Call) (*expr.Expr, error) {
 	if err = x.ownLevel(it, pos); err != nil {
 		return nil, err
 	}
+	for _, t := range x.sc.tables {
+		if t.work {
+			return nil, pgerr.Newf(pgerr.InvalidRecursion, "aggregate functions are not allowed in a recursive query's recursive term").At(pos)
+		}
+	}
 	x.aggs.applies = append(x.aggs.applies, in.applies...)
 	if len(in.applies) == 0 && !x.volatileAgg(it) {
 		for _, o := range x.aggs.items {

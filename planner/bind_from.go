@@ -236,22 +236,31 @@ func (b *binder) view(rel *Relation) (*bound, error) {
 }
 
 func (b *binder) cteRef(c *cte, r *pgext.Relation, pos int) (*node, *scope, error) {
-	if c.active {
-		return nil, nil, pgerr.Newf(pgerr.FeatureNotSupported, "recursive queries are not supported").
-			WithHint("Compute the closure outside, or unroll a fixed number of steps.").At(pos)
+	var q *bound
+	var err error
+	switch {
+	case c.work != 0:
+		q = b.working(c)
+	case c.active:
+		return nil, nil, pgerr.Newf(pgerr.InternalError, "WITH query \"%s\" refers to itself unnoticed", c.name)
+	default:
+		c.active = true
+		if c.recursive {
+			q, err = b.recursive(c)
+		} else {
+			q, err = b.query(pgext.QueryOf(c.query), c.env, false)
+		}
+		c.active = false
 	}
-	c.active = true
-	q, err := b.query(pgext.QueryOf(c.query), c.env, false)
-	c.active = false
 	if err != nil {
 		return nil, nil, err
 	}
-	t := &rangeTable{name: r.Name}
+	t := &rangeTable{name: r.Name, work: c.work != 0}
 	if r.Alias != "" {
 		t.name = r.Alias
 	}
 	if len(c.columns) > len(q.cols) {
-		return nil, nil, pgerr.Newf(pgerr.InvalidColumnReference, "WITH query \"%s\" has %d columns available but %d columns specified", c.name, len(q.cols), len(c.columns)).At(pos)
+		return nil, nil, c.tooManyNames(b, len(q.cols))
 	}
 	n := b.aliased(q, t)
 	for i, name := range c.columns {

@@ -120,7 +120,7 @@ func (b *binder) setOp(s *pgext.SetOp, ev *env, keepUnknown bool) (*bound, error
 		return nil, err
 	}
 	if len(l.cols) != len(r.cols) {
-		return nil, pgerr.Newf(pgerr.SyntaxError, "each %s query must have the same number of columns", name).At(b.pos(s.Right.Pos))
+		return nil, pgerr.Newf(pgerr.SyntaxError, "each %s query must have the same number of columns", name).At(b.pos(columnPos(s.Right, 0)))
 	}
 	out := &bound{}
 	for i := range l.cols {
@@ -319,8 +319,15 @@ func (b *binder) limitExpr(what string, e ast.ExprNode, ev *env) (*expr.Expr, er
 // firstPos is where the text of an unbound expression begins.
 func firstPos(e ast.ExprNode) int {
 	pos := e.OriginTextPosition()
-	if o, ok := pgext.ExprOf(e).(*pgext.Op); ok {
-		if p := firstPos(o.Args[0]); p >= 0 && p < pos {
+	var first ast.ExprNode
+	switch x := pgext.ExprOf(e).(type) {
+	case *pgext.Op:
+		first = x.Args[0]
+	case *pgext.Cast:
+		first = x.X
+	}
+	if first != nil {
+		if p := firstPos(first); p >= 0 && p < pos {
 			return p
 		}
 	}

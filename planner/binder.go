@@ -32,6 +32,7 @@ type binder struct {
 	// scanned are the columns made by scans; marked names the FROM items whose rows need a mark (see absentRow).
 	scanned map[int]bool
 	marked  map[string]bool
+	works   int // recursive queries so far
 }
 
 func newBinder(o Options, stream bool) *binder {
@@ -48,6 +49,11 @@ type cte struct {
 	query   ast.Node
 	env     *env // what its body sees
 	active  bool
+	pos     int
+	// recursive: it refers to itself. While its recursive term is bound, work is its number there and workCols are the columns.
+	recursive bool
+	work      int
+	workCols  []outCol
 }
 
 // env is the surroundings of a query: outer columns and the CTEs in reach.
@@ -139,12 +145,16 @@ func (b *binder) with(w *pgext.With, ev *env) (*env, error) {
 				return nil, pgerr.Newf(pgerr.DuplicateAlias, "WITH query name \"%s\" specified more than once", c.Name).At(b.pos(c.Pos))
 			}
 		}
-		n := &cte{name: c.Name, columns: c.Columns, query: c.Query}
-		n.env = &env{outer: ev.outer, ctes: append([]*cte(nil), ev.ctes...)}
-		if w.Recursive {
-			n.env.ctes = append(n.env.ctes, n)
+		n := &cte{name: c.Name, columns: c.Columns, query: c.Query, pos: c.Pos}
+		if n.env = ev; !w.Recursive {
+			n.env = &env{outer: ev.outer, ctes: append([]*cte(nil), ev.ctes...)}
 		}
 		ev.ctes = append(ev.ctes, n)
+	}
+	if w.Recursive {
+		if err := b.checkRecursion(ev.ctes[len(ev.ctes)-len(w.CTEs):]); err != nil {
+			return nil, err
+		}
 	}
 	return ev, nil
 }

@@ -84,7 +84,15 @@ type Options struct {
 	Database    string // the current database, for three-part names; "" accepts any
 	// Relation is the id of the relation that a job's result becomes.
 	Relation uint64
+	// MaxRecursionIterations and MaxRecursionBytes bound recursive queries; 0 means the defaults.
+	MaxRecursionIterations, MaxRecursionBytes int64
 }
+
+// The default bounds of recursive queries.
+const (
+	DefaultMaxRecursionIterations = 1_000_000
+	DefaultMaxRecursionBytes      = 256 << 20
+)
 
 // Planned is a planned query.
 type Planned struct {

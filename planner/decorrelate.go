@@ -352,6 +352,18 @@ type domain struct {
 	o    *optimizer
 	l    *node
 	cols []int
+	// works are the recursive queries whose working tables carry the domain's values.
+	works map[int]bool
+}
+
+// depends reports whether n has to be evaluated for each value of the domain.
+func (d *domain) depends(n *node, set map[int]bool) bool {
+	if len(correlated(n, set)) > 0 {
+		return true
+	}
+	found := false
+	n.walk(func(x *node) { found = found || x.op == opWork && d.works[x.work] })
+	return found
 }
 
 // fresh returns another copy of the domain and its columns.
@@ -377,7 +389,7 @@ func (o *optimizer) overDomain(n, l, r *node, outer []int) *node {
 			o.b.fail(pgerr.Newf(pgerr.FeatureNotSupported, "a subquery cannot depend on column \"%s\" of type %s", o.md.cols[c].name, o.md.typ(c)))
 		}
 	}
-	d := &domain{o: o, l: l, cols: outer}
+	d := &domain{o: o, l: l, cols: outer, works: map[int]bool{}}
 	in, m := d.push(r)
 	cond := append(conjuncts(n.cond), d.match(identity(outer), m)...)
 	return &node{op: opJoin, in: []*node{l, in}, jtype: n.jtype, cond: and(cond...)}
@@ -416,7 +428,7 @@ func (d *domain) values(m map[int]int) []int {
 func (d *domain) push(n *node) (*node, map[int]int) {
 	o := d.o
 	set := toSet(d.cols)
-	if len(correlated(n, set)) == 0 {
+	if !d.depends(n, set) {
 		dn, m := d.fresh()
 		return &node{op: opJoin, in: []*node{dn, n}, jtype: plan.Inner}, m
 	}
@@ -434,7 +446,14 @@ func (d *domain) push(n *node) (*node, map[int]int) {
 	switch n.op {
 	case opJoin:
 		return d.pushJoin(n, set, rename)
-	case opUnion:
+	case opWork:
+		m = map[int]int{}
+		for _, f := range d.cols {
+			m[f] = o.md.add(o.md.cols[f].name, o.md.typ(f))
+			n.cols = append(n.cols, m[f])
+		}
+		return n, m
+	case opUnion, opRecurse:
 		out := map[int]int{}
 		vals := make([]int, len(d.cols))
 		for i, f := range d.cols {
@@ -442,6 +461,10 @@ func (d *domain) push(n *node) (*node, map[int]int) {
 			out[f] = vals[i]
 		}
 		for k := range n.in {
+			// Each iteration of a recursive query passes the value on that it belongs to.
+			if n.op == opRecurse {
+				d.works[n.work] = k == 1
+			}
 			in, mk := d.push(n.in[k])
 			n.in[k] = in
 			for i, c := range n.branches[k] {
@@ -489,7 +512,7 @@ func (d *domain) push(n *node) (*node, map[int]int) {
 }
 
 func (d *domain) pushJoin(n *node, set map[int]bool, rename func(map[int]int)) (*node, map[int]int) {
-	lf, rf := len(correlated(n.in[0], set)) > 0, len(correlated(n.in[1], set)) > 0
+	lf, rf := d.depends(n.in[0], set), d.depends(n.in[1], set)
 	left, right := lf, rf
 	switch n.jtype {
 	case plan.Inner:

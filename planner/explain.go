@@ -85,6 +85,13 @@ func (x *explainer) node(n *plan.Node, depth int) {
 	for _, in := range n.Inputs {
 		x.node(in, inner)
 	}
+	if n.Recompute != nil {
+		x.node(n.Recompute.Sub, inner)
+	}
+	if n.Recurse != nil {
+		x.node(n.Recurse.Base, inner)
+		x.node(n.Recurse.Step, inner)
+	}
 }
 
 func names(n *plan.Node) []string {
@@ -213,6 +220,13 @@ func (x *explainer) describe(n *plan.Node) (string, []string) {
 		}
 	case plan.KindRecompute:
 		return "Recompute", []string{"Reason: " + n.Recompute.Reason, state("all rows of its inputs; evaluated again in every epoch")}
+	case plan.KindRecurse:
+		if n.Recurse.All {
+			return "Recursive Union All " + n.Recurse.Name, nil
+		}
+		return "Recursive Union " + n.Recurse.Name, nil
+	case plan.KindWork:
+		return "Rows of the last iteration", nil
 	case plan.KindInput:
 		return fmt.Sprintf("Input %d", n.Input), nil
 	case plan.KindMaterialize:

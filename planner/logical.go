@@ -28,6 +28,8 @@ const (
 	opUnion
 	opTopN
 	opOver
+	opRecurse // in: the non-recursive term, the recursive term
+	opWork    // inside a recursive term: the rows of the last iteration
 )
 
 // node is a logical operator. Which fields are set follows from op. Trees are mutated by the rules, so a subtree belongs to one parent;
@@ -66,7 +68,11 @@ type node struct {
 	partition []int // over
 	over      []overCall
 
-	branches [][]int // union: per input, its column for each element of cols
+	branches [][]int // union, recurse: per input, its column for each element of cols
+
+	work int    // recurse, work: number of the recursive query
+	name string // recurse, work: its name
+	all  bool   // recurse: UNION ALL
 
 	column           int // watermark, window
 	wmExpr           *expr.Expr
@@ -129,7 +135,7 @@ func (m *metadata) ref(id int) *expr.Expr { return expr.Col(id, m.cols[id].typ) 
 // out returns the output columns of n in order.
 func (n *node) out() []int {
 	switch n.op {
-	case opScan, opSource, opValues, opSeries, opProject, opUnion:
+	case opScan, opSource, opValues, opSeries, opProject, opUnion, opRecurse, opWork:
 		return n.cols
 	case opFilter, opWatermark, opTopN:
 		return n.in[0].out()
@@ -248,7 +254,7 @@ func (n *node) eachMade(f func(int) int) {
 		}
 	}
 	switch n.op {
-	case opScan, opSource, opValues, opUnion, opSeries:
+	case opScan, opSource, opValues, opUnion, opSeries, opRecurse, opWork:
 		made(n.cols)
 		if n.op == opSeries && n.ordinal != 0 {
 			n.ordinal = f(n.ordinal)

@@ -20,6 +20,7 @@ type physical struct {
 	shared  map[uint64]bool
 	forms   map[string]int // stored form of a fragment → its number
 	onClose int            // aggregations that emit on close
+	sub     *subPlan       // the recursive term that is being built
 }
 
 // distKind tells how rows are spread over subtasks.
@@ -240,6 +241,9 @@ func (ph *physical) compute(p *phys, ids []int, exprs []*expr.Expr) *phys {
 
 // build makes the plan of n. want are the columns that the consumer needs.
 func (ph *physical) build(n *node, want map[int]bool) *phys {
+	if ph.sub != nil && !ph.sub.dependent(n) {
+		return ph.sub.input(n, want)
+	}
 	need := copySet(want)
 	n.eachExpr(func(e *expr.Expr) *expr.Expr { e.Columns(need); return e })
 	n.eachCol(func(c int) int { need[c] = true; return c })
@@ -274,6 +278,10 @@ func (ph *physical) build(n *node, want map[int]bool) *phys {
 		return ph.topN(n, need)
 	case opOver:
 		return ph.over(n, need)
+	case opRecurse:
+		return ph.recurse(n)
+	case opWork:
+		return ph.working(n)
 	}
 	ph.b.fail(pgerr.Newf(pgerr.InternalError, "no physical form of operator %d", n.op))
 	return nil
@@ -413,6 +421,7 @@ func (ph *physical) topN(n *node, need map[int]bool) *phys {
 	}
 	one(n.limit, &t.Limit, &t.LimitExpr)
 	one(n.offset, &t.Offset, &t.OffsetExpr)
+	t.Early = !ph.b.stream && len(n.group) == 0 && len(n.order) == 0 && !t.WithTies && n.limit != nil && firstRows(n.in[0])
 	if t.Limit == 1 && !t.WithTies && t.Offset == 0 && t.OffsetExpr == nil {
 		p.key = append([]int(nil), n.group...)
 	}

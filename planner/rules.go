@@ -250,7 +250,12 @@ func (o *optimizer) prune(n *node, want map[int]bool) *node {
 	case opScan, opSource:
 		filter()
 		return n
-	case opSeries:
+	case opSeries, opWork:
+		return n
+	case opRecurse:
+		for k, in := range n.in {
+			n.in[k] = o.prune(in, toSet(n.branches[k]))
+		}
 		return n
 	case opValues:
 		for i, r := range n.rows {

@@ -27,6 +27,8 @@ type rangeTable struct {
 	present  int
 	// scalar: a function that returns one value; the name stands for that, not for a row.
 	scalar bool
+	// work: the rows of a recursive query's last iteration.
+	work bool
 }
 
 // scope is what column references see at one query level.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/streamdb/streamdb/catalog"
@@ -243,7 +244,10 @@ func (d *dispatch) pointRead(p *prepared) error {
 
 // planOptions are the planner's options of a statement of this session.
 func (ss *session) planOptions(snap snapshotView, params []types.Type) planner.Options {
+	iterations, _ := strconv.ParseInt(ss.vars.get("max_recursion_iterations"), 10, 64) // checked when it was set
+	bytes, _ := memoryBytes(ss.vars.get("max_recursion_memory"))
 	return planner.Options{
+		MaxRecursionIterations: iterations, MaxRecursionBytes: bytes,
 		Catalog: ss.srv.planCatalog(snap, ss.vars.searchPath()), Registry: ss.srv.registry, SearchPath: ss.vars.searchPath(), Params: params,
 		DisabledRules: ss.vars.disabledRules(), Env: ss.env(nil), Database: databaseName,
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/planner"
 	"github.com/streamdb/streamdb/state"
 	"github.com/streamdb/streamdb/types"
 )
@@ -71,6 +72,8 @@ func settings() []setting {
 		{name: "lock_timeout", value: "0", check: duration, doc: "Accepted for compatibility."},
 		{name: "max_identifier_length", value: "63", scope: scopeReadOnly, doc: "Bytes of an identifier."},
 		{name: "max_index_keys", value: "32", scope: scopeReadOnly, doc: "Columns of a key."},
+		{name: "max_recursion_iterations", value: strconv.Itoa(planner.DefaultMaxRecursionIterations), check: integer(1, 1<<31-1), doc: "A recursive query that takes more iterations fails (54000)."},
+		{name: "max_recursion_memory", value: strconv.Itoa(planner.DefaultMaxRecursionBytes>>20) + "MB", check: memory, doc: "A recursive query whose rows take more memory fails (54000)."},
 		{name: "role_user", scope: scopeReadOnly, doc: "User of the session."},
 		{name: "search_path", value: `"$user", public`, doc: "Schemas in which unqualified names are looked up."},
 		{name: "server_encoding", value: "UTF8", report: true, scope: scopeReadOnly, doc: "Always UTF8."},
@@ -143,6 +146,45 @@ func syncCommit(s string) (string, error) {
 		return "local", nil
 	}
 	return oneOf("local", "remote", "off")(s)
+}
+
+// memory takes a number of kilobytes, or a number with one of PostgreSQL's units.
+func memory(s string) (string, error) {
+	n, err := memoryBytes(s)
+	if err != nil {
+		return "", err
+	}
+	if n < 64<<10 {
+		return "", fmt.Errorf("at least 64kB are required")
+	}
+	for _, u := range memoryUnits {
+		if n%u.bytes == 0 {
+			return strconv.FormatInt(n/u.bytes, 10) + u.name, nil
+		}
+	}
+	return strconv.FormatInt(n, 10) + "B", nil
+}
+
+// memoryUnits are PostgreSQL's units, the largest first.
+var memoryUnits = [...]struct {
+	name  string
+	bytes int64
+}{{"TB", 1 << 40}, {"GB", 1 << 30}, {"MB", 1 << 20}, {"kB", 1 << 10}, {"B", 1}}
+
+func memoryBytes(s string) (int64, error) {
+	s = strings.TrimSpace(s)
+	unit := int64(1 << 10)
+	for _, u := range memoryUnits {
+		if rest, ok := strings.CutSuffix(s, u.name); ok {
+			s, unit = strings.TrimSpace(rest), u.bytes
+			break
+		}
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < 0 || n > 1<<62/unit {
+		return 0, fmt.Errorf("valid units for this parameter are \"B\", \"kB\", \"MB\", \"GB\", and \"TB\"")
+	}
+	return n * unit, nil
 }
 
 func integer(low, high int) func(string) (string, error) {

@@ -13,6 +13,9 @@ import (
 //
 // State tables (ordered), all in one key group: 0, input number (1 byte) · encoded row → varint count; 1, encoded output row → varint count;
 // 2, "e" → SQLSTATE and message of the error that stands in place of the output.
+//
+// With Numbered the sub-plan's last column only tells equal rows apart; it is given anew, so that the rows of a result are the same
+// whatever order they were found in. One-shot queries pass the result on as it comes.
 type recomputeOp struct {
 	base
 	kg      uint16
@@ -79,6 +82,9 @@ func (o *recomputeOp) Barrier(_ checkpoint.Barrier, out Emitter) error {
 		return nil
 	}
 	o.dirty = false
+	if o.ctx.OneShot {
+		return o.run(out)
+	}
 	var now rowDelta
 	failed := o.evaluate(&now)
 	if failed != nil {
@@ -101,8 +107,24 @@ func (o *recomputeOp) Barrier(_ checkpoint.Barrier, out Emitter) error {
 	if err != nil {
 		return err
 	}
+	full := types.NewChunk(o.node.Schema.Types())
+	last := len(full.Cols) - 1
 	for _, k := range now.order {
-		o.delta.add([]byte(k), now.weight[k])
+		w := now.weight[k]
+		if !o.node.Recompute.Numbered {
+			o.delta.add([]byte(k), w)
+			continue
+		}
+		full.Reset()
+		if _, err := types.DecodeRows(k, 1, full.Cols[:last]); err != nil {
+			return err
+		}
+		full.Cols[last].Int = append(full.Cols[last].Int, 0)
+		for i := range w {
+			full.Cols[last].Int[0] = i + 1
+			o.key = types.AppendRow(o.key[:0], full.Cols, 0)
+			o.delta.add(o.key, 1)
+		}
 	}
 	for _, k := range o.delta.order {
 		if w := o.delta.weight[k]; w != 0 {
@@ -152,11 +174,23 @@ func (o *recomputeOp) reportFailure(failed error) error {
 
 // evaluate runs the sub-plan over the kept inputs.
 func (o *recomputeOp) evaluate(into *rowDelta) error {
+	sink := &deltaSink{into: into, width: len(o.node.Schema)}
+	if o.node.Recompute.Numbered {
+		sink.width--
+	}
+	return o.run(sink)
+}
+
+func (o *recomputeOp) run(out Emitter) error {
 	ctx := *o.ctx
 	ctx.OneShot, ctx.Store = true, nil
 	ctx.Errors = raiseErrors{}
-	sink := &deltaSink{into: into}
-	return RunTree(o.node.Recompute.Sub, &ctx, o.emitInput, sink)
+	return RunTree(o.node.Recompute.Sub, &ctx, func(leaf *plan.Node, out Emitter) error {
+		if leaf.Kind == plan.KindRecurse {
+			return runRecursion(leaf, &ctx, o.emitInput, out)
+		}
+		return o.emitInput(leaf, out)
+	}, out)
 }
 
 // emitInput emits the kept rows of an input.
@@ -185,14 +219,15 @@ func (o *recomputeOp) emitInput(leaf *plan.Node, out Emitter) error {
 }
 
 type deltaSink struct {
-	into *rowDelta
-	key  []byte
+	into  *rowDelta
+	width int
+	key   []byte
 }
 
 func (s *deltaSink) Emit(c *types.Chunk) error {
 	for i := range c.Rows() {
 		r := c.Row(i)
-		s.key = types.AppendRow(s.key[:0], c.Cols, r)
+		s.key = types.AppendRow(s.key[:0], c.Cols[:s.width], r)
 		s.into.add(s.key, c.Weight(r))
 	}
 	return nil

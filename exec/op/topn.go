@@ -211,6 +211,7 @@ type sortBuffer struct {
 	entries []sortEntry
 	bound   []byte // no row with a greater key can be shown
 	cutAt   int
+	total   int64 // rows taken
 }
 
 type sortEntry struct {
@@ -241,6 +242,9 @@ func (o *topNOp) sortIn(c *types.Chunk) error {
 			e.ends[j] = uint32(x)
 		}
 		s.entries = append(s.entries, e)
+		if s.total += w; o.node.TopN.Early && s.total >= o.kept() {
+			return ErrEnough
+		}
 	}
 	if s.cutAt == 0 && o.kept() < 1<<24 {
 		s.cutAt = 2*int(o.kept()) + sortCutSlack

@@ -60,6 +60,8 @@ const (
 	KindOver        Kind = "over"        // (1) window functions: input columns, then one per call
 	KindRecompute   Kind = "recompute"   // (n) evaluates a sub-plan again per epoch over kept inputs and emits the difference
 	KindInput       Kind = "input"       // (0) inside a recompute sub-plan: kept input number Input
+	KindRecurse     Kind = "recurse"     // (0) inside a recompute sub-plan: WITH RECURSIVE, base and step are plans of their own
+	KindWork        Kind = "work"        // (0) inside the step of a recurse node: the rows of the last iteration, then their number
 	KindMaterialize Kind = "materialize" // (1) root of a job with a result
 	KindDiscard     Kind = "discard"     // (1) root of a benchmark job: counts rows
 	KindResult      Kind = "result"      // (1) root of a one-shot query
@@ -92,6 +94,7 @@ type Node struct {
 	TopN        *TopN        `json:"topn,omitempty"`
 	Over        *Over        `json:"over,omitempty"`
 	Recompute   *Recompute   `json:"recompute,omitempty"`
+	Recurse     *Recurse     `json:"recurse,omitempty"`
 	Input       int          `json:"input,omitempty"`
 	Materialize *Materialize `json:"materialize,omitempty"`
 }
@@ -255,6 +258,8 @@ type TopN struct {
 	WithTies   bool       `json:"with_ties,omitempty"`
 	LimitExpr  *expr.Expr `json:"limit_expr,omitempty"`
 	OffsetExpr *expr.Expr `json:"offset_expr,omitempty"`
+	// Early (one-shot plans): the first rows will do, the input is asked for no more than those.
+	Early bool `json:"early,omitempty"`
 }
 
 // FrameMode is the unit of a window frame.
@@ -314,6 +319,23 @@ type Over struct {
 type Recompute struct {
 	Sub    *Node  `json:"sub"`
 	Reason string `json:"reason"` // shown by EXPLAIN
+	// Numbered: the last column of the output counts equal rows from 1. What Sub has there only tells its rows apart.
+	Numbered bool `json:"numbered,omitempty"`
+}
+
+// Recurse is a recursive query: Base gives the first rows, Step what follows from the rows of the last iteration (leaves of KindWork), until
+// nothing does. Leaves of KindInput are those of the recompute node around it. Schema of the node = Width columns, with All then a row number.
+type Recurse struct {
+	Name  string `json:"name"`
+	Base  *Node  `json:"base"`
+	Step  *Node  `json:"step"`
+	Width int    `json:"width"`          // columns of the query; Base and Step may have others behind them
+	All   bool   `json:"all,omitempty"`  // UNION ALL: equal rows are kept
+	Keep  bool   `json:"keep,omitempty"` // the reader keeps the rows in memory
+	// Linear: the rows that follow from two rows are those that follow from either.
+	Linear        bool  `json:"linear,omitempty"`
+	MaxIterations int64 `json:"max_iterations"`
+	MaxBytes      int64 `json:"max_bytes"`
 }
 
 // Materialize stores its input as the job's relation: rows addressed by the memcomparable key of KeyColumns.

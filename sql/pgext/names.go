@@ -4,8 +4,13 @@
 // return hide both the markers and TiDB's own nodes: a consumer switches on the view's type and never looks at the AST.
 package pgext
 
+import "github.com/streamdb/streamdb/sql/internal/tidb"
+
 // Schema is the reserved schema of the markers; a user's mention of it is refused with 3F000.
 const Schema = "pg_ext"
+
+// CTEPlace qualifies the names of WITH queries among the places of relations.
+const CTEPlace = tidb.CTEPlace
 
 // The markers, by group. x, e, p are expressions; 'quoted' arguments are string constants.
 const (

@@ -81,7 +81,7 @@ func with(w *ast.WithClause) *With {
 	}
 	out := &With{Recursive: w.IsRecursive, CTEs: make([]CTE, len(w.CTEs))}
 	for i, c := range w.CTEs {
-		out.CTEs[i] = CTE{Name: c.Name.O, Columns: names(c.ColNameList), Query: c.Query.Query, Pos: c.Query.OriginTextPosition()}
+		out.CTEs[i] = CTE{Name: c.Name.O, Columns: names(c.ColNameList), Query: c.Query.Query, Pos: c.OriginTextPosition()}
 	}
 	return out
 }

@@ -31,6 +31,9 @@ type pooled struct {
 
 func (p *pooled) forget() { p.stack.Slice(0, p.stack.Cap()).Clear() }
 
+// CTEPlace stands for the schema in the places of WITH queries: their nodes have no position of their own.
+const CTEPlace = "\x00with"
+
 // Mapping gives the user's offset for an offset of the translated text.
 type Mapping interface {
 	// Exact returns the source offset of the token that starts at out, -1 when it has none.
@@ -81,6 +84,9 @@ func (v *positions) Enter(n ast.Node) (ast.Node, bool) {
 		}
 	case *ast.TableName:
 		n.SetOriginTextPosition(v.relation(x.Schema.O, x.Name.O))
+		return n, false
+	case *ast.CommonTableExpression:
+		n.SetOriginTextPosition(v.relation(CTEPlace, x.Name.O))
 		return n, false
 	case *ast.SelectField:
 		if x.WildCard != nil {

@@ -143,13 +143,18 @@ func (p *Parser) relationName() *frag {
 	if n.Schema != "" {
 		key = n.Schema + "." + n.Name
 	}
+	p.place(key, n.Pos)
+	return n.frag()
+}
+
+// place records where a name stands first.
+func (p *Parser) place(key string, pos int) {
 	if p.relations == nil {
 		p.relations = make(map[string]int, 4)
 	}
 	if _, ok := p.relations[key]; !ok {
-		p.relations[key] = n.Pos
+		p.relations[key] = pos
 	}
-	return n.frag()
 }
 
 func ident(t *lex.Token) *frag { return at(t.Pos, quoteIdent(t.Val)) }

@@ -272,7 +272,10 @@ func (p *Parser) with() *frag {
 	}
 	k := []*frag{at(t.Pos, s)}
 	for {
-		k = append(k, ident(p.ColID()))
+		name := p.ColID()
+		p.place(pgext.CTEPlace+"."+name.Val, name.Pos)
+		p.relations[pgext.CTEPlace+"."+name.Val] = name.Pos // of a name given twice the second place matters
+		k = append(k, ident(name))
 		if p.Is("(") {
 			k = append(k, fSpace, p.nameList())
 		}
