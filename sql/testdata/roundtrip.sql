@@ -101,4 +101,4 @@ SELECT * FROM s JOIN v FOR SYSTEM_TIME AS OF PROCTIME() AS x ON s.a = x.a
 SELECT $1, $2::int FROM t LIMIT $3
 SELECT 0x1F AS a, 1_000 AS b
 SELECT double precision '1.5', character varying(3) 'abc', timestamp with time zone '2024-01-01', double FROM t
-SELECT (a)[1][2], ((a)[1])[2:3], a[2:3][1:1] FROM t
+SELECT (a)[1][2], a[2:3][1:1] FROM t
