@@ -233,8 +233,11 @@ func numberConst(text string, pos int) (*expr.Expr, error) {
 	return &expr.Expr{Kind: expr.Const, Type: d.Type, Const: &d, Pos: pos}, nil
 }
 
+// maxParams is the highest parameter number: a Bind message counts them in 16 bits.
+const maxParams = 65535
+
 func (b *binder) param(e *pgext.Param) (*expr.Expr, error) {
-	if b.stream || b.inView > 0 {
+	if b.stream || b.inView > 0 || e.N < 1 || e.N > maxParams {
 		return nil, pgerr.Newf(pgerr.UndefinedParameter, "there is no parameter $%d", e.N).At(b.pos(e.Pos))
 	}
 	for len(b.params) < e.N {
