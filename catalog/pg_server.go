@@ -75,22 +75,26 @@ func pgSettings(d *SystemData, w *rowWriter) {
 		return
 	}
 	for _, s := range d.Settings() {
-		typ, category, def := s.Type, s.Category, s.Default
+		typ, category, context, source := s.Type, s.Category, s.Context, "default"
 		if typ == "" {
 			typ = "string"
 		}
 		if category == "" {
 			category = "Customized Options"
 		}
-		source := "default"
-		if def == "" {
-			def = s.Value
+		if context == "" {
+			context = "user"
 		}
-		if def != s.Value {
+		switch {
+		case s.Value != s.Reset && context == "user":
 			source = "session"
+		case s.Value != s.Boot && context == "user":
+			source = "client"
+		case s.Value != s.Boot:
+			source = "configuration file"
 		}
-		w.strs("name", s.Name, "setting", s.Value, "category", category, "short_desc", s.Doc, "context", "user", "vartype", typ, "source", source,
-			"boot_val", def, "reset_val", def)
+		w.strs("name", s.Name, "setting", s.Value, "category", category, "short_desc", s.Doc, "context", context, "vartype", typ, "source", source,
+			"boot_val", s.Boot, "reset_val", s.Reset)
 		w.text("unit", s.Unit)
 		w.bool("pending_restart", false)
 		w.end()

@@ -9,13 +9,14 @@ import (
 	"github.com/streamdb/streamdb/types"
 )
 
-// Setting is a configuration parameter as pg_settings lists it. The last four may be left empty.
+// Setting is a configuration parameter as pg_settings lists it. All but the first three may be left empty.
 type Setting struct {
 	Name, Value, Doc string
 	Type             string // bool, enum, integer, real, string; "" = string
 	Unit             string
 	Category         string
-	Default          string
+	Context          string // internal, sighup, user; "" = user
+	Boot, Reset      string // what it is without anybody's doing, and what RESET goes back to
 }
 
 // SessionInfo is a connection as pg_stat_activity lists it. Times are µs since 2000-01-01 UTC, 0 for none.
@@ -38,6 +39,8 @@ type SystemData struct {
 	Size             func(relation uint64) int64
 	Settings         func() []Setting
 	Sessions         func() []SessionInfo
+	Cursors          func() []CursorInfo
+	Prepared         func() []PreparedInfo
 	ServerVersion    string
 	ServerVersionNum int
 	Now              int64 // µs since 2000-01-01 UTC
@@ -59,6 +62,7 @@ var producers = map[string]producer{
 	"pg_catalog\x00pg_class":                pgClass,
 	"pg_catalog\x00pg_collation":            recordedRows("pg_collation"),
 	"pg_catalog\x00pg_constraint":           pgConstraint,
+	"pg_catalog\x00pg_cursors":              pgCursors,
 	"pg_catalog\x00pg_database":             pgDatabase,
 	"pg_catalog\x00pg_depend":               pgDepend,
 	"pg_catalog\x00pg_description":          pgDescription,
@@ -75,6 +79,7 @@ var producers = map[string]producer{
 	"pg_catalog\x00pg_opfamily":             recordedRows("pg_opfamily"),
 	"pg_catalog\x00pg_proc":                 pgProc,
 	"pg_catalog\x00pg_roles":                pgRoles,
+	"pg_catalog\x00pg_prepared_statements":  pgPreparedStatements,
 	"pg_catalog\x00pg_settings":             pgSettings,
 	"pg_catalog\x00pg_shadow":               pgShadow,
 	"pg_catalog\x00pg_stat_activity":        pgStatActivity,

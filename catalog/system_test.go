@@ -129,6 +129,8 @@ func exampleDB(t testing.TB) *SystemData {
 		Snap: c.Snapshot(), Registry: functions.Builtins(), User: "ann", Database: "db",
 		RowCount: func(uint64) int64 { return 42 }, Size: func(uint64) int64 { return 10000 },
 		Settings: func() []Setting { return []Setting{{Name: "work_mem", Value: "4MB", Doc: "memory"}} },
+		Cursors:  func() []CursorInfo { return []CursorInfo{{Name: "c", Statement: "DECLARE c CURSOR FOR SELECT 1"}} },
+		Prepared: func() []PreparedInfo { return []PreparedInfo{{Name: "p", Statement: "SELECT $1", Params: []int64{25}}} },
 		Sessions: func() []SessionInfo {
 			return []SessionInfo{{PID: 7, User: "ann", Database: "db", State: "idle", Started: 1}}
 		},

@@ -49,7 +49,7 @@ type FieldDescription struct {
 	TableOID uint32 // relation the column comes from, 0 when it is computed
 	Attr     int16  // its attribute number there, 0 when it is computed
 	Type     types.Type
-	Format   Format // as bound; FormatText in a simple query and in DescribeStatement
+	Format   Format // as bound; in a simple query FormatText but for rows of a binary cursor; DescribeStatement ignores it
 }
 
 // Handler makes sessions. Package server implements it.

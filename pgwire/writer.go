@@ -168,7 +168,7 @@ func (w *writer) RowDescription(fields []FieldDescription) error {
 	if !w.simple {
 		return w.err
 	}
-	return w.describeRows(fields, true)
+	return w.describeRows(fields, false)
 }
 
 // describeRows appends a RowDescription; text says that the formats are not bound yet.
@@ -246,7 +246,7 @@ func (w *writer) row(c *types.Chunk, r int) error {
 		}
 		at := len(out)
 		out = append(out, 0, 0, 0, 0)
-		if w.fields[i].Format == FormatBinary && !w.simple {
+		if w.fields[i].Format == FormatBinary {
 			out = types.AppendBinary(out, v, r)
 		} else {
 			out = types.AppendText(out, w.format, v, r)

@@ -41,7 +41,7 @@ func (d *dispatch) copy(st *sql.Copy) error {
 	if st.Query != nil {
 		return d.copyTo(st.Query, o, "")
 	}
-	rel, ok := d.ss.srv.planCatalog(d.ss.srv.catalog.Snapshot(), d.ss.vars.searchPath()).Relation(st.Table.Schema, st.Table.Name)
+	rel, ok := d.ss.srv.planCatalog(d.ss.snapshot(), d.ss.vars.searchPath()).Relation(st.Table.Schema, st.Table.Name)
 	if !ok {
 		return atNowhere(undefinedRelation(st.Table))
 	}
@@ -210,7 +210,7 @@ func (d *dispatch) copyFrom(st *sql.Copy, rel *planner.Relation, o *copyOptions)
 	if kind := map[planner.RelKind]string{planner.View: "view", planner.MaterializedView: "materialized view", planner.Source: "source", planner.Index: "index"}[rel.Kind]; kind != "" {
 		return pgerr.Newf(pgerr.WrongObjectType, "cannot copy to %s %q", kind, rel.Name).WithHint("Only tables can be written to.")
 	}
-	obj, ok := ss.srv.catalog.Snapshot().Get(rel.ID)
+	obj, ok := ss.snapshot().Get(rel.ID)
 	if !ok || obj.Kind != catalog.Table {
 		return pgerr.Newf(pgerr.InsufficientPrivilege, "permission denied: %q is a system catalog", rel.Name)
 	}
@@ -257,7 +257,7 @@ func (ss *session) planCopy(st *sql.Copy, rel *planner.Relation, cols types.Sche
 	if err != nil {
 		return nil, atNowhere(err)
 	}
-	o := ss.planOptions(ss.srv.catalog.Snapshot(), nil)
+	o := ss.planOptions(ss.snapshot(), nil)
 	data := &planner.Relation{
 		ID: firstSystemOID - 1, OID: firstSystemOID - 1, Schema: catalog.SystemSchema, Name: copyRelation, Kind: planner.System, Virtual: copyRelation,
 	}

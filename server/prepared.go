@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/streamdb/streamdb/catalog"
 	"github.com/streamdb/streamdb/internal/pgerr"
@@ -25,7 +26,10 @@ type prepared struct {
 	name     string
 	text     string
 	stmt     sql.Statement // nil: empty
-	declared []types.Type  // given parameter types
+	at       time.Time
+	fromSQL  bool         // by PREPARE
+	uses     int64        // how often it was executed
+	declared []types.Type // given parameter types
 	params   []types.Type
 	columns  types.Schema // nil: returns no rows
 
@@ -62,7 +66,7 @@ func (ss *session) parsePrepared(name, text string, oids []uint32) (*prepared, e
 	if err != nil {
 		return nil, err
 	}
-	p := &prepared{name: name, text: text}
+	p := &prepared{name: name, text: text, at: time.Now()}
 	for _, o := range oids {
 		t := types.Type{}
 		if o != 0 {
@@ -85,7 +89,7 @@ func (ss *session) parsePrepared(name, text string, oids []uint32) (*prepared, e
 		return nil, pgerr.Newf(pgerr.SyntaxError, "cannot insert multiple commands into a prepared statement")
 	}
 	if ss.tx.failed && !endsTx(p.stmt) {
-		return nil, pgerr.Newf(pgerr.InFailedSQLTransaction, "current transaction is aborted, commands ignored until end of transaction block")
+		return nil, errAborted()
 	}
 	ss.tx.begin()
 	return p, ss.plan(p)
@@ -126,6 +130,16 @@ func (ss *session) plan(p *prepared) error {
 		}
 	case *sql.Show:
 		columns = showColumns(st)
+	case *sql.Declare:
+		q, err := planner.PlanQuery(st.Query, o)
+		if err != nil {
+			return err
+		}
+		params = q.Params
+	case *sql.Fetch:
+		if t := ss.portals[st.Name]; t != nil && !st.Move {
+			columns = t.stmt.columns
+		}
 	case *sql.Execute:
 		if t := ss.prepared[st.Name]; t != nil {
 			columns = t.columns
@@ -207,7 +221,7 @@ func (ss *session) bind(name, stmt string, paramFormats []pgwire.Format, values 
 		return noStatement(stmt)
 	}
 	if ss.tx.failed && p.stmt != nil && !endsTx(p.stmt) {
-		return pgerr.Newf(pgerr.InFailedSQLTransaction, "current transaction is aborted, commands ignored until end of transaction block")
+		return errAborted()
 	}
 	ss.tx.begin()
 	if err := ss.fresh(p); err != nil {
@@ -222,9 +236,13 @@ func (ss *session) bind(name, stmt string, paramFormats []pgwire.Format, values 
 	if n := len(resultFormats); n > 1 && n != len(p.columns) {
 		return pgerr.Newf(pgerr.ProtocolViolation, "bind message has %d result formats but query has %d columns", n, len(p.columns))
 	}
+	if len(ss.portals) >= maxPortals {
+		return pgerr.Newf(pgerr.ConfigurationLimitExceeded, "a session may hold %d portals", maxPortals).WithHint("Close those that are not needed any more.")
+	}
 	if name != "" && ss.portals[name] != nil {
 		return pgerr.Newf(pgerr.DuplicateCursor, "cursor %q already exists", name)
 	}
+	p.uses++
 	args := make([]types.Datum, len(values))
 	f := ss.vars.format()
 	for i, v := range values {
@@ -246,7 +264,7 @@ func (ss *session) bind(name, stmt string, paramFormats []pgwire.Format, values 
 		args[i] = d
 	}
 	ss.closePortal(name)
-	ss.portals[name] = &portal{name: name, stmt: p, args: args, formats: slices.Clone(resultFormats)}
+	ss.portals[name] = &portal{name: name, stmt: p, args: args, at: time.Now(), depth: len(ss.tx.saved), formats: slices.Clone(resultFormats)}
 	return nil
 }
 

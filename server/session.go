@@ -29,7 +29,7 @@ type session struct {
 	info     *catalog.Info
 	infoOf   *catalog.Snapshot
 	began    time.Time
-	running  string // statement text, for streamdb.sessions
+	activity activity
 }
 
 // NewSession implements pgwire.Handler.
@@ -48,6 +48,7 @@ func (s *Server) NewSession(ctx context.Context, p pgwire.StartupParams, n pgwir
 	ss.vars.beginTx()
 	ss.vars.startup()
 	ss.tx = &txn{}
+	ss.activity.end(ss)
 	s.sessions.Store(p.ProcessID, ss)
 	return ss, nil
 }
@@ -112,6 +113,7 @@ func (ss *session) SimpleQuery(ctx context.Context, text string, w pgwire.Result
 			return pgerr.Newf(pgerr.UndefinedParameter, "there is no parameter $%d", st.Params())
 		}
 		last := i == len(stmts)-1
+		ss.tx.several = len(stmts) > 1
 		if err := ss.run(ctx, st, nil, w, last); err != nil {
 			ss.fail()
 			return err
@@ -136,10 +138,10 @@ func (ss *session) run(ctx context.Context, st sql.Statement, args []types.Datum
 	ctx, cancel := ss.withTimeout(ctx)
 	defer cancel()
 	ss.srv.statements.Add(1)
-	ss.running = st.SourceText()
-	defer func() { ss.running = "" }()
+	ss.activity.begin(ss, st.SourceText())
+	defer func() { ss.activity.end(ss) }()
 	if ss.tx.failed && !endsTx(st) {
-		return pgerr.Newf(pgerr.InFailedSQLTransaction, "current transaction is aborted, commands ignored until end of transaction block")
+		return errAborted()
 	}
 	ss.tx.begin()
 	d := &dispatch{ss: ss, ctx: ctx, w: w, args: args, last: last}
@@ -196,7 +198,7 @@ func (ss *session) Sync(ctx context.Context) error {
 		return nil
 	}
 	if !ss.tx.started {
-		ss.closePortals(func(*portal) bool { return true })
+		ss.closePortals(endOfTx)
 		return nil
 	}
 	return ss.commit(ctx)

@@ -83,6 +83,7 @@ func settings() []setting {
 		{name: "standard_conforming_strings", value: "on", report: true, check: oneOf("on"), doc: "Always on."},
 		{name: "statement_timeout", value: "0", check: duration, doc: "Longest time of a statement; 0: none."},
 		{name: "synchronous_commit", value: "local", check: syncCommit, doc: "When a commit is acknowledged: local (on disk), remote (in a completed checkpoint), off."},
+		{name: "temp_file_limit", value: "-1", check: integer(-1, maxTimeout), doc: "kB that the rows of a cursor with SCROLL or WITH HOLD may take in a temporary file; -1: no limit."},
 		{name: "TimeZone", value: "UTC", report: true, check: timeZone, doc: "Time zone of timestamptz text."},
 		{name: "transaction_isolation", value: "repeatable read", check: isolation, doc: "Isolation of the running transaction."},
 		{name: "transaction_read_only", value: "off", check: boolean, doc: "Refuse writes in the running transaction."},

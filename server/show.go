@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/streamdb/streamdb/catalog"
 	"github.com/streamdb/streamdb/exec"
@@ -286,6 +287,7 @@ func (d *dispatch) discard(st *sql.Discard) error {
 		ss.vars.notify = ss.notifier.ParameterStatus
 		ss.vars.resetAll()
 		clear(ss.prepared)
+		ss.closePortals(func(p *portal) bool { return p != d.portal })
 	}
 	return d.complete("DISCARD " + strings.ToUpper(st.What))
 }
@@ -295,7 +297,7 @@ func (d *dispatch) prepareSQL(st *sql.Prepare) error {
 	if _, ok := ss.prepared[st.Name]; ok {
 		return pgerr.Newf(pgerr.DuplicatePreparedStatement, "prepared statement %q already exists", st.Name)
 	}
-	p := &prepared{name: st.Name, text: st.SourceText(), stmt: st.Target}
+	p := &prepared{name: st.Name, text: st.SourceText(), stmt: st.Target, at: time.Now(), fromSQL: true}
 	for i := range st.Types {
 		t, err := columnType(&st.Types[i])
 		if err != nil {
@@ -323,6 +325,7 @@ func (d *dispatch) executeSQL(st *sql.Execute) error {
 		return pgerr.Newf(pgerr.SyntaxError, "wrong number of parameters for prepared statement %q", st.Name).
 			WithDetail("Expected %d parameters but got %d.", len(p.params), len(st.Args))
 	}
+	p.uses++
 	args := make([]types.Datum, len(st.Args))
 	for i, q := range st.Args {
 		e, err := bindArgument(ss, q, i+1, p.params[i])

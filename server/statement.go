@@ -51,6 +51,12 @@ func (d *dispatch) statement(st sql.Statement) error {
 		return d.change(st)
 	case *sql.Copy:
 		return d.copy(st)
+	case *sql.Declare:
+		return d.declare(st)
+	case *sql.Fetch:
+		return d.fetch(st)
+	case *sql.Close:
+		return d.closeCursor(st)
 	case *sql.Begin:
 		return d.begin(st)
 	case *sql.Commit:
@@ -132,7 +138,7 @@ func (d *dispatch) statement(st sql.Statement) error {
 			return err
 		}
 		return d.complete("LOCK TABLE")
-	case *sql.CreateIndex, *sql.CreateSink, *sql.Declare, *sql.Fetch, *sql.Close, *sql.Listen, *sql.Unlisten, *sql.Notify, *sql.Grant,
+	case *sql.CreateIndex, *sql.CreateSink, *sql.Listen, *sql.Unlisten, *sql.Notify, *sql.Grant,
 		*sql.CreateRole, *sql.AlterRole:
 		return unsupported(st)
 	}

@@ -226,13 +226,7 @@ func (ss *session) systemData() *catalog.SystemData {
 			}
 			return 0
 		},
-		Settings: func() []catalog.Setting {
-			var out []catalog.Setting
-			for _, st := range s.settings.table.list {
-				out = append(out, catalog.Setting{Name: st.name, Value: ss.vars.get(st.name), Doc: st.doc, Default: st.value})
-			}
-			return out
-		},
+		Settings: ss.settingInfos, Sessions: s.sessionInfos, Cursors: ss.cursorInfos, Prepared: ss.preparedInfos,
 		ServerVersion: ServerVersion, ServerVersionNum: serverVersionNum, Now: time.Since(pgEpoch).Microseconds(), Extra: streamdbSystem(),
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 func (ss *session) rollback() {
-	ss.closePortals(func(*portal) bool { return true })
+	ss.closePortals(endOfTx)
 	ss.rollbackSchema()
 	ss.tx.release()
 	ss.tx = &txn{}
@@ -25,6 +25,7 @@ type txn struct {
 	failed   bool
 	at       time.Time
 	started  bool
+	several  bool           // implicit, of several statements of one message
 	snapshot *exec.Snapshot // of a block, taken at its first read
 	writes   map[uint64]*tableWrites
 	order    []uint64
@@ -136,6 +137,10 @@ func (w *tableWrites) clone() *tableWrites {
 // commit makes the transaction's writes durable and visible.
 func (ss *session) commit(ctx context.Context) error {
 	t := ss.tx
+	if err := ss.holdCursors(ctx); err != nil {
+		ss.rollback()
+		return err
+	}
 	var writes []exec.TableWrite
 	for _, id := range t.order {
 		w := t.writes[id]
@@ -183,7 +188,7 @@ func (ss *session) commit(ctx context.Context) error {
 	}
 	ss.rollbackSchema() // nothing is left of it but the lock
 	err = ss.named(err)
-	ss.closePortals(func(p *portal) bool { return true })
+	ss.closePortals(func(p *portal) bool { return endOfTx(p) || err != nil && p.sql.tx == t })
 	t.release()
 	ss.tx = &txn{}
 	ss.vars.endTx(err == nil)
@@ -192,17 +197,11 @@ func (ss *session) commit(ctx context.Context) error {
 
 // commitKeeping commits but leaves the portal that is being executed open.
 func (ss *session) commitKeeping(ctx context.Context, keep *portal) error {
-	portals := ss.portals
-	ss.portals = map[string]*portal{}
-	err := ss.commit(ctx)
-	for name, p := range portals {
-		if p == keep {
-			ss.portals[name] = p
-		} else {
-			p.close()
-		}
+	if keep != nil {
+		delete(ss.portals, keep.name)
+		defer func() { ss.portals[keep.name] = keep }()
 	}
-	return err
+	return ss.commit(ctx)
 }
 
 func (d *dispatch) begin(st *sql.Begin) error {
@@ -377,6 +376,7 @@ func (d *dispatch) rollbackTo(st *sql.RollbackTo) error {
 		}
 		s.private.Reset(sp.catalog)
 	}
+	d.ss.closePortals(func(p *portal) bool { return endOfTx(p) && p.depth > i })
 	t.failed = false
 	d.ss.vars.rollbackTo(sp.vars)
 	return d.w.CommandComplete("ROLLBACK")
@@ -391,6 +391,9 @@ func (d *dispatch) releaseSavepoint(st *sql.Release) error {
 		return pgerr.Newf("3B001", "savepoint %q does not exist", st.Name)
 	}
 	d.ss.tx.saved = d.ss.tx.saved[:i]
+	for _, p := range d.ss.portals {
+		p.depth = min(p.depth, i)
+	}
 	return d.w.CommandComplete("RELEASE")
 }
 

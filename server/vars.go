@@ -139,6 +139,14 @@ func (v *sessionVars) resetOne(name string) error {
 	return nil
 }
 
+// resetValue is what RESET of a setting goes back to.
+func (v *sessionVars) resetValue(st *setting) string {
+	if st.scope == scopeServer {
+		return v.srv.get(st.name)
+	}
+	return v.reset[st.name]
+}
+
 func (v *sessionVars) resetAll() {
 	for i := range v.srv.table.list {
 		if st := &v.srv.table.list[i]; v.vals[st.name] != v.reset[st.name] && st.name != "transaction_isolation" && st.name != "transaction_read_only" {
@@ -300,6 +308,15 @@ func (v *sessionVars) statementTimeout() time.Duration {
 		return 0
 	}
 	return d
+}
+
+// tempFileLimit returns the bytes of a temporary file, < 0 for no limit.
+func (v *sessionVars) tempFileLimit() int64 {
+	n, err := strconv.ParseInt(v.vals["temp_file_limit"], 10, 64)
+	if err != nil || n < 0 {
+		return -1
+	}
+	return n << 10
 }
 
 func (v *sessionVars) disabledRules() map[string]bool {

@@ -1,0 +1,220 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/pgwire"
+	"github.com/streamdb/streamdb/sql"
+	"github.com/streamdb/streamdb/types"
+)
+
+// maxPortals bounds the portals and cursors of a session.
+const maxPortals = 10_000
+
+// declared is what DECLARE said of a portal.
+type declared struct {
+	text   string
+	hold   bool
+	binary bool
+	scroll bool
+	held   bool // all rows are read: it needs its transaction no more
+	tx     *txn // it was declared in
+}
+
+// declare runs DECLARE … CURSOR.
+func (d *dispatch) declare(st *sql.Declare) error {
+	ss := d.ss
+	switch {
+	case st.Scroll && st.NoScroll:
+		return pgerr.Newf(pgerr.InvalidCursorDefinition, "cannot specify both SCROLL and NO SCROLL")
+	case !st.Hold && !ss.tx.explicit && d.last && !ss.tx.several:
+		return pgerr.Newf(pgerr.NoActiveSQLTransaction, "DECLARE CURSOR can only be used in transaction blocks")
+	case st.Query.Into != nil:
+		return pgerr.Newf(pgerr.InvalidCursorDefinition, "DECLARE CURSOR must not contain SELECT INTO")
+	case ss.portals[st.Name] != nil:
+		return pgerr.Newf(pgerr.DuplicateCursor, "cursor %q already exists", st.Name)
+	case len(ss.portals) >= maxPortals:
+		return pgerr.Newf(pgerr.ConfigurationLimitExceeded, "a session may hold %d cursors", maxPortals).WithHint("CLOSE those that are not needed any more.")
+	}
+	p := &prepared{stmt: st.Query}
+	if d.pre != nil {
+		p.declared = d.pre.params
+	}
+	if err := ss.plan(p); err != nil {
+		return err
+	}
+	src, err := ss.background(p, d.args)
+	if err != nil {
+		return err
+	}
+	c := newCursor(src)
+	c.forward, c.few = st.NoScroll, !st.Scroll && !st.NoScroll && !st.Hold
+	if !st.NoScroll || st.Hold {
+		c.keep = &spool{types: p.columns.Types(), limit: ss.vars.tempFileLimit()}
+	}
+	q := &portal{name: st.Name, stmt: p, args: d.args, at: time.Now(), depth: len(ss.tx.saved), cur: c, sql: &declared{
+		text: st.SourceText(), hold: st.Hold, binary: st.Binary, scroll: !st.NoScroll, tx: ss.tx,
+	}}
+	if st.Binary {
+		q.formats = []pgwire.Format{pgwire.FormatBinary}
+	}
+	ss.portals[st.Name] = q
+	if err := d.complete("DECLARE CURSOR"); err != nil {
+		ss.closePortal(st.Name)
+		return err
+	}
+	return nil
+}
+
+// fetch runs FETCH and MOVE.
+func (d *dispatch) fetch(st *sql.Fetch) error {
+	ss := d.ss
+	p := ss.portals[st.Name]
+	if p == nil {
+		return noCursor(st.Name)
+	}
+	if p == d.portal {
+		return pgerr.Newf(pgerr.InvalidCursorState, "portal %q is running", p.name)
+	}
+	if err := ss.open(p); err != nil {
+		return err
+	}
+	var emit func(*types.Chunk) error
+	if !st.Move {
+		formats := d.formats
+		if d.portal == nil {
+			formats = p.formats
+		}
+		if err := d.w.RowDescription(fields(p.stmt.columns, formats)); err != nil {
+			return err
+		}
+		emit = d.w.Rows
+	}
+	count, c := st.Count, p.cur
+	var n int64
+	var err error
+	switch st.Direction {
+	case sql.FetchForward, sql.FetchBackward:
+		if st.All {
+			count = allRows
+		}
+		if st.Direction == sql.FetchBackward {
+			count = -count
+		}
+		n, err = c.move(d.ctx, count, emit)
+	case sql.FetchAbsolute:
+		n, err = c.absolute(d.ctx, count, emit)
+	case sql.FetchRelative:
+		n, err = c.relative(d.ctx, count, emit)
+	}
+	if err != nil {
+		return err
+	}
+	word := "FETCH "
+	if st.Move {
+		word = "MOVE "
+	}
+	return d.complete(word + strconv.FormatInt(n, 10))
+}
+
+// open gives a portal that was bound, but not executed in pages, its position.
+func (ss *session) open(p *portal) error {
+	if p.cur != nil {
+		return nil
+	}
+	if p.stmt.query == nil {
+		return pgerr.Newf(pgerr.InvalidCursorDefinition, "portal %q is not a query", p.name)
+	}
+	src, err := ss.background(p.stmt, p.args)
+	if err != nil {
+		return err
+	}
+	p.cur = newCursor(src)
+	if p.done {
+		src.close()
+		p.cur.ended = true
+	}
+	return nil
+}
+
+func noCursor(name string) error {
+	return pgerr.Newf(pgerr.InvalidCursorName, "cursor %q does not exist", name)
+}
+
+// closeCursor runs CLOSE.
+func (d *dispatch) closeCursor(st *sql.Close) error {
+	ss := d.ss
+	if st.All {
+		ss.closePortals(func(p *portal) bool { return p != d.portal })
+		return d.complete("CLOSE CURSOR ALL")
+	}
+	if ss.portals[st.Name] == nil {
+		return noCursor(st.Name)
+	}
+	ss.closePortal(st.Name)
+	return d.complete("CLOSE CURSOR")
+}
+
+// holdCursors reads the rows of cursors WITH HOLD, before their transaction commits.
+func (ss *session) holdCursors(ctx context.Context) error {
+	for _, p := range ss.portals {
+		if p.sql == nil || !p.sql.hold || p.sql.held {
+			continue
+		}
+		if err := p.cur.readAll(ctx); err != nil {
+			return err
+		}
+		p.sql.held = true
+	}
+	return nil
+}
+
+// endOfTx says which portals end with a transaction.
+func endOfTx(p *portal) bool { return p.sql == nil || !p.sql.held }
+
+// page sends up to maxRows rows of a portal, 0 for all.
+func (ss *session) page(ctx context.Context, p *portal, maxRows int, w pgwire.ResultWriter) error {
+	if p.cur == nil {
+		if _, ok := p.stmt.stmt.(*sql.Query); ok {
+			if err := ss.open(p); err != nil {
+				return err
+			}
+		} else if err := ss.buffer(ctx, p); err != nil {
+			return err
+		}
+	}
+	if err := w.RowDescription(fields(p.stmt.columns, p.formats)); err != nil {
+		return err
+	}
+	want := int64(maxRows)
+	if maxRows == 0 {
+		want = allRows
+	}
+	n, err := p.cur.forwardRows(ctx, want, w.Rows)
+	if err != nil {
+		return err
+	}
+	if n == want {
+		return w.Suspended()
+	}
+	if tag := p.cur.src.tag; tag != "" && !p.done {
+		p.done = true
+		return w.CommandComplete(tag)
+	}
+	p.done = p.sql == nil
+	return w.CommandComplete(fmt.Sprintf("SELECT %d", n))
+}
+
+// buffer runs a statement that is no query to its end at the first fetch: it has effects, and its rows are few or wanted anyway.
+func (ss *session) buffer(ctx context.Context, p *portal) error {
+	c := &collector{Notifier: ss.notifier}
+	if err := ss.runPrepared(ctx, p, c); err != nil {
+		return err
+	}
+	p.cur = newCursor(c.stream())
+	return nil
+}
