@@ -315,6 +315,11 @@ func (t *Tx) Add(o *Object) error {
 	if _, ok := t.s.names[key]; ok {
 		return pgerr.Newf(pgerr.DuplicateTable, "relation %q already exists", o.Name)
 	}
+	if _, ok := t.s.LookupEnum(o.Schema, o.Name); ok && o.hasRowType() {
+		return pgerr.Newf(pgerr.DuplicateObject, "type %q already exists", o.Name).
+			WithHint("A relation has an associated type of the same name, so you must use a name that doesn't conflict with any existing type.")
+	}
+	t.dependOnTypes(o)
 	t.s.objects[o.ID], t.s.names[key] = o, o
 	return nil
 }
@@ -329,6 +334,7 @@ func (t *Tx) Replace(o *Object) error {
 	if other, ok := t.s.names[key]; ok && other.ID != o.ID {
 		return pgerr.Newf(pgerr.DuplicateTable, "relation %q already exists", o.Name)
 	}
+	t.dependOnTypes(o)
 	delete(t.s.names, old.Schema+"\x00"+old.Name)
 	t.s.objects[o.ID], t.s.names[key] = o, o
 	return nil

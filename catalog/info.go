@@ -119,7 +119,7 @@ func (i *Info) RelationName(oid uint32, path []string) (string, bool) {
 
 // RelationOID implements expr.CatalogInfo.
 func (i *Info) RelationOID(name string, path []string) (uint32, bool) {
-	parts, ok := splitName(name)
+	parts, ok := functions.SplitName(name)
 	if !ok {
 		return 0, false
 	}
@@ -287,6 +287,9 @@ func (i *Info) Comment(oid uint32, class string, sub int32) (string, bool) {
 			}
 		}
 	}
+	if e, ok := i.Snap.Enum(oid); ok && sub == 0 && (class == "" || class == "pg_type") {
+		text = e.Comment
+	}
 	if text == "" && sub == 0 && (class == "" || class == "pg_namespace") {
 		if name, ok := i.NamespaceName(oid); ok {
 			text = namespaceComment(name)
@@ -329,50 +332,4 @@ func (i *Info) RelationSize(oid uint32) (int64, bool) {
 		return 0, true
 	}
 	return sizeOf(r, i.Size), true
-}
-
-// splitName takes a possibly qualified, possibly quoted name apart; unquoted parts are folded to lower case.
-func splitName(s string) ([]string, bool) {
-	var parts []string
-	s = strings.TrimSpace(s)
-	for {
-		var part string
-		if strings.HasPrefix(s, `"`) {
-			end := 1
-			for ; ; end++ {
-				if end >= len(s) {
-					return nil, false
-				}
-				if s[end] != '"' {
-					continue
-				}
-				if end+1 < len(s) && s[end+1] == '"' {
-					end++
-					continue
-				}
-				break
-			}
-			part, s = strings.ReplaceAll(s[1:end], `""`, `"`), strings.TrimLeft(s[end+1:], " \t\n")
-		} else {
-			end := strings.IndexByte(s, '.')
-			if end < 0 {
-				end = len(s)
-			}
-			part, s = strings.ToLower(strings.TrimSpace(s[:end])), s[end:]
-			if strings.ContainsAny(part, "\" \t\n") {
-				return nil, false
-			}
-		}
-		if part == "" {
-			return nil, false
-		}
-		parts = append(parts, part)
-		if s == "" {
-			return parts, true
-		}
-		if s[0] != '.' {
-			return nil, false
-		}
-		s = strings.TrimLeft(s[1:], " \t\n")
-	}
 }

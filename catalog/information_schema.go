@@ -129,11 +129,24 @@ func dataType(t types.Type) string {
 	if t.IsArray() {
 		return "ARRAY"
 	}
+	if t.IsEnum() {
+		return "USER-DEFINED"
+	}
 	t.Mod = -1
 	return t.String()
 }
 
 func (d *SystemData) udt(w *rowWriter, prefix string, t types.Type) {
+	if id := enumOf(t); id != 0 {
+		if e, ok := d.Snap.Enum(uint32(id)); ok {
+			name := e.Name
+			if t.IsArray() {
+				name = "_" + name
+			}
+			w.strs(prefix+"_catalog", d.Database, prefix+"_schema", e.Schema, prefix+"_name", name)
+			return
+		}
+	}
 	w.strs(prefix+"_catalog", d.Database, prefix+"_schema", PgCatalog)
 	if i, ok := types.InfoOf(t.OID); ok {
 		w.str(prefix+"_name", i.Name)

@@ -229,8 +229,16 @@ func pgDepend(d *SystemData, w *rowWriter) {
 	for _, r := range d.userRelations() {
 		row(pgClassOID, r.oid, 0, pgNamespaceOID, d.namespaceOID(r.schema), 0, "n")
 		for _, id := range r.object.DependsOn {
+			if _, ok := d.Snap.Enum(uint32(id)); ok {
+				continue // its columns depend on it
+			}
 			if oid := derivedOID(0, id); oid != 0 {
 				row(pgClassOID, r.oid, 0, pgClassOID, oid, 0, "n")
+			}
+		}
+		for _, a := range r.columns {
+			if id := enumOf(a.Type); id != 0 {
+				row(pgClassOID, r.oid, a.num, pgTypeOID, uint32(a.Type.OID), 0, "n")
 			}
 		}
 		if key := r.key(); key != nil {
@@ -271,6 +279,9 @@ func pgDescription(d *SystemData, w *rowWriter) {
 		for _, a := range r.columns {
 			row(pgClassOID, r.oid, a.num, a.Comment)
 		}
+	}
+	for _, e := range d.Snap.Enums() {
+		row(pgTypeOID, e.OID, 0, e.Comment)
 	}
 	for _, f := range functionList(d.Registry) {
 		row(pgProcOID, f.oid, 0, f.Doc)

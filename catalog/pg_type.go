@@ -8,6 +8,7 @@ import (
 // pgType lists the types that streamdb knows, pseudo types, and the row types of users' relations with their arrays.
 func pgType(d *SystemData, w *rowWriter) {
 	recordedRows("pg_type")(d, w)
+	d.enumTypes(w)
 	for _, r := range d.userRelations() {
 		space := d.namespaceOID(r.schema)
 		rowTypeForm(w, r, space)
@@ -28,6 +29,51 @@ func pgType(d *SystemData, w *rowWriter) {
 		procs(w, "typinput", "array_in", "typoutput", "array_out", "typreceive", "array_recv", "typsend", "array_send", "typanalyze", "array_typanalyze",
 			"typsubscript", "array_subscript_handler")
 		w.end()
+	}
+}
+
+// enumTypes lists the enum types and their arrays.
+func (d *SystemData) enumTypes(w *rowWriter) {
+	for _, e := range d.Snap.Enums() {
+		owner, space := e.Owner, d.namespaceOID(e.Schema)
+		if owner == 0 {
+			owner = ownerOID
+		}
+		form := func(oid types.OID, name, kind, category, storage string, length int64) {
+			w.oid("oid", uint32(oid))
+			w.oid("typnamespace", space)
+			w.oid("typowner", owner)
+			w.int("typlen", length)
+			w.bool("typisdefined", true)
+			w.strs("typname", name, "typtype", kind, "typcategory", category, "typdelim", ",", "typalign", "i", "typstorage", storage)
+			w.int("typtypmod", -1)
+		}
+		oid := types.OID(e.OID)
+		form(oid, e.Name, "e", "E", "p", enumLen)
+		w.bool("typbyval", true)
+		w.oid("typarray", uint32(types.ArrayOf(oid)))
+		procs(w, "typinput", "enum_in", "typoutput", "enum_out", "typreceive", "enum_recv", "typsend", "enum_send")
+		w.end()
+		form(types.ArrayOf(oid), "_"+e.Name, "b", "A", "x", -1)
+		w.oid("typelem", e.OID)
+		procs(w, "typinput", "array_in", "typoutput", "array_out", "typreceive", "array_recv", "typsend", "array_send", "typanalyze", "array_typanalyze",
+			"typsubscript", "array_subscript_handler")
+		w.end()
+	}
+}
+
+// enumLen is the length of an enum value in PostgreSQL, which clients may look at.
+const enumLen = 4
+
+func pgEnum(d *SystemData, w *rowWriter) {
+	for _, e := range d.Snap.Enums() {
+		for _, l := range e.Labels {
+			w.oid("oid", l.OID)
+			w.oid("enumtypid", e.OID)
+			w.float("enumsortorder", float64(l.Sort))
+			w.str("enumlabel", l.Label)
+			w.end()
+		}
 	}
 }
 

@@ -268,6 +268,9 @@ func (d *SystemData) roleOID(name string) uint32 {
 
 // typeDetails returns what pg_attribute repeats of a type.
 func typeDetails(t types.Type) typeForm {
+	if t.IsEnum() {
+		t = types.Oid // its form, the collation too
+	}
 	if f, ok := typeForms()[t.OID]; ok {
 		return f
 	}

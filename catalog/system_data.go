@@ -65,6 +65,7 @@ var producers = map[string]producer{
 	"pg_catalog\x00pg_cursors":              pgCursors,
 	"pg_catalog\x00pg_database":             pgDatabase,
 	"pg_catalog\x00pg_depend":               pgDepend,
+	"pg_catalog\x00pg_enum":                 pgEnum,
 	"pg_catalog\x00pg_description":          pgDescription,
 	"pg_catalog\x00pg_foreign_data_wrapper": pgForeignDataWrapper,
 	"pg_catalog\x00pg_foreign_server":       pgForeignServer,

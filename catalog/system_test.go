@@ -97,6 +97,10 @@ func exampleDB(t testing.TB) *SystemData {
 		if err := tx.AddNamespace("shop"); err != nil {
 			return err
 		}
+		defer func() { // after the relations: their ids are in other tests
+			labels := []EnumLabel{{OID: uint32(tx.NextID()), Label: "sad", Sort: 1}, {OID: uint32(tx.NextID()), Label: "happy", Sort: 2}}
+			require.NoError(t, tx.PutEnum(&Enum{OID: uint32(tx.NextID()), Schema: "shop", Name: "mood", Labels: labels, Comment: "how it is"}))
+		}()
 		add := func(o Object) uint64 {
 			o.ID = tx.NextID()
 			require.NoError(t, tx.Add(&o))

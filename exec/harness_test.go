@@ -198,6 +198,15 @@ func (d *testDB) Relation(_, name string) (*planner.Relation, bool) {
 	return nil, false
 }
 
+// TypeName implements planner.Catalog.
+func (d *testDB) TypeName(types.OID) (string, bool) { return "", false }
+
+// Type implements planner.Catalog.
+func (d *testDB) Type(string, string) (types.OID, bool) { return 0, false }
+
+// EnumValues implements planner.Catalog.
+func (d *testDB) EnumValues(types.OID) []string { return nil }
+
 // SchemaExists implements planner.Catalog.
 func (d *testDB) SchemaExists(name string) bool { return name == "public" }
 
@@ -212,7 +221,7 @@ func columns(t *testing.T, cols string) []planner.RelColumn {
 		f := strings.Fields(c)
 		tn, err := sql.ParseTypeName(f[1])
 		require.NoError(t, err)
-		typ, err := planner.ResolveType(tn)
+		typ, err := planner.ResolveType(tn, nil)
 		require.NoError(t, err)
 		out = append(out, planner.RelColumn{Name: f[0], Type: typ})
 	}

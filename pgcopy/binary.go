@@ -64,7 +64,7 @@ func (d *Decoder) binaryRow(c *types.Chunk) (bool, error) {
 			return false, bad("unexpected EOF in COPY data")
 		}
 		d.quoted = append(d.quoted[:0], s...)
-		v, err := types.ParseBinary(c.Cols[i].Type, d.quoted)
+		v, err := types.ParseBinaryIn(d.format, c.Cols[i].Type, d.quoted)
 		if err != nil {
 			return false, err
 		}

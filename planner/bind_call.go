@@ -197,7 +197,7 @@ func (x *exprCtx) callFunc(name string, args []*expr.Expr, variadic bool, pos in
 	if err = x.b.sliding(name, res.Func, pos); err != nil {
 		return nil, err
 	}
-	return &expr.Expr{Kind: expr.Call, Type: res.Result, Func: res.Func.ID, Args: args, Pos: pos}, nil
+	return x.b.reg.EnumCall(&expr.Expr{Kind: expr.Call, Type: res.Result, Func: res.Func.ID, Args: args, Pos: pos})
 }
 
 func (x *exprCtx) setReturning(e *pgext.Call, args []*expr.Expr, pos int) (*expr.Expr, error) {
@@ -436,7 +436,7 @@ func (x *exprCtx) aggCall(e *pgext.Call) (*aggItem, error) {
 		}
 		for _, a := range args {
 			if !orderable(a.Type) {
-				return nil, pgerr.Newf(pgerr.UndefinedFunction, "could not identify an equality operator for type %s", types.T(a.Type.OID)).At(a.Pos)
+				return nil, pgerr.Newf(pgerr.UndefinedFunction, "could not identify an equality operator for type %s", x.b.reg.TypeName(a.Type.OID)).At(a.Pos)
 			}
 		}
 		for _, k := range it.order {
@@ -519,7 +519,7 @@ func (x *exprCtx) subscript(e *pgext.Subscript) (*expr.Expr, error) {
 		return v, nil
 	}
 	if !args[0].Type.IsArray() {
-		return nil, pgerr.Newf(pgerr.DatatypeMismatch, "cannot subscript type %s because it does not support subscripting", types.T(args[0].Type.OID)).At(leftmost(args[0]))
+		return nil, pgerr.Newf(pgerr.DatatypeMismatch, "cannot subscript type %s because it does not support subscripting", x.b.reg.TypeName(args[0].Type.OID)).At(leftmost(args[0]))
 	}
 	for i := range args[1:] {
 		if args[i+1], err = b.castArg(args[i+1], types.Int4, "array subscript must have type integer"); err != nil {
@@ -551,7 +551,7 @@ func (x *exprCtx) slice(e *pgext.Slice) (*expr.Expr, error) {
 		return nil, err
 	}
 	if !a.Type.IsArray() {
-		return nil, pgerr.Newf(pgerr.DatatypeMismatch, "cannot subscript type %s because it does not support subscripting", types.T(a.Type.OID)).At(leftmost(a))
+		return nil, pgerr.Newf(pgerr.DatatypeMismatch, "cannot subscript type %s because it does not support subscripting", x.b.reg.TypeName(a.Type.OID)).At(leftmost(a))
 	}
 	args := []*expr.Expr{a}
 	for _, bd := range []ast.ExprNode{e.Lo, e.Hi} {

@@ -51,7 +51,7 @@ func (x *exprCtx) bool(e ast.ExprNode) (*expr.Expr, error) {
 // castArg casts implicitly; msg has a %s for the type that does not fit.
 func (b *binder) castArg(c *expr.Expr, t types.Type, msg string) (*expr.Expr, error) {
 	if c.Type.OID != types.OIDUnknown && c.Type.OID != t.OID && !b.reg.CanCast(c.Type, t, functions.Implicit) {
-		return nil, pgerr.Newf(pgerr.DatatypeMismatch, "%s", strings.Replace(msg, "%s", types.T(c.Type.OID).String(), 1)).At(leftmost(c))
+		return nil, pgerr.Newf(pgerr.DatatypeMismatch, "%s", strings.Replace(msg, "%s", b.reg.TypeName(c.Type.OID), 1)).At(leftmost(c))
 	}
 	return b.cast(c, t, functions.Implicit)
 }
@@ -91,7 +91,7 @@ func (x *exprCtx) bindView(v pgext.Expr) (*expr.Expr, error) {
 	case *pgext.Const:
 		return b.constant(e)
 	case *pgext.TypedLiteral:
-		t, err := parseType(e.Type)
+		t, err := b.parseType(e.Type)
 		if err != nil {
 			return nil, pgerr.From(err).At(b.pos(e.Pos))
 		}

@@ -216,7 +216,7 @@ func (x *exprCtx) setCall(c *pgext.Call, defs []pgext.ColumnDef) (fromCall, erro
 					return out, pgerr.Newf(pgerr.DuplicateColumn, "column name \"%s\" specified more than once", d.Name).At(b.pos(d.Pos))
 				}
 			}
-			t, err := parseType(d.Type)
+			t, err := b.parseType(d.Type)
 			if err != nil {
 				return out, pgerr.From(err).At(b.pos(d.Pos))
 			}

@@ -46,7 +46,7 @@ func (s *selecting) aggregate() error {
 	}
 	for i := range keys {
 		if !orderable(keys[i].e.Type) {
-			return pgerr.Newf(pgerr.UndefinedFunction, "could not identify an equality operator for type %s", types.T(keys[i].e.Type.OID)).At(keys[i].e.Pos)
+			return pgerr.Newf(pgerr.UndefinedFunction, "could not identify an equality operator for type %s", b.reg.TypeName(keys[i].e.Type.OID)).At(keys[i].e.Pos)
 		}
 	}
 	input := toSet(s.n.out())

@@ -375,7 +375,7 @@ func (s *selecting) finish() (*bound, error) {
 	case s.s.Distinct:
 		for _, c := range p.cols[:visible] {
 			if t := b.md.typ(c); !orderable(t) {
-				return nil, pgerr.Newf(pgerr.UndefinedFunction, "could not identify an equality operator for type %s", types.T(t.OID))
+				return nil, pgerr.Newf(pgerr.UndefinedFunction, "could not identify an equality operator for type %s", b.reg.TypeName(t.OID))
 			}
 		}
 		r.n = &node{op: opAgg, in: []*node{p}, group: append([]int(nil), p.cols[:visible]...)}

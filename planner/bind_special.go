@@ -45,7 +45,7 @@ func (x *exprCtx) sqlValue(e *pgext.SQLValue) (*expr.Expr, error) {
 
 func (x *exprCtx) castExpr(e *pgext.Cast) (*expr.Expr, error) {
 	b := x.b
-	t, err := parseType(e.Type)
+	t, err := b.parseType(e.Type)
 	if err != nil {
 		return nil, pgerr.From(err).At(b.pos(e.TypePos))
 	}
@@ -82,7 +82,7 @@ func (x *exprCtx) collate(e *pgext.Collate) (*expr.Expr, error) {
 	}
 	if i, ok := types.InfoOf(c.Type.OID); ok && i.Category != 'S' && c.Type.OID != types.OIDUnknown {
 		if !c.Type.IsArray() {
-			return nil, pgerr.Newf(pgerr.DatatypeMismatch, "collations are not supported by type %s", types.T(c.Type.OID)).At(x.b.pos(e.Pos))
+			return nil, pgerr.Newf(pgerr.DatatypeMismatch, "collations are not supported by type %s", x.b.reg.TypeName(c.Type.OID)).At(x.b.pos(e.Pos))
 		}
 	}
 	return c, nil
@@ -136,7 +136,7 @@ func (x *exprCtx) array(e *pgext.Array, want types.Type) (*expr.Expr, error) {
 		if !nested {
 			t = types.T(types.ArrayOf(et.OID))
 			if t.OID == 0 {
-				return nil, pgerr.Newf(pgerr.UndefinedObject, "could not find array type for data type %s", et).At(pos)
+				return nil, pgerr.Newf(pgerr.UndefinedObject, "could not find array type for data type %s", b.reg.TypeName(et.OID)).At(pos)
 			}
 		}
 	}

@@ -214,7 +214,7 @@ func (x *exprCtx) frameBound(f *pgext.Frame, bd pgext.Bound, it *winItem, which 
 		case types.OIDNumeric:
 			t = types.NumericType
 		default:
-			return out, pgerr.Newf(pgerr.FeatureNotSupported, "RANGE with offset PRECEDING/FOLLOWING is not supported for column type %s", types.T(k.OID)).At(c.Pos)
+			return out, pgerr.Newf(pgerr.FeatureNotSupported, "RANGE with offset PRECEDING/FOLLOWING is not supported for column type %s", b.reg.TypeName(k.OID)).At(c.Pos)
 		}
 	}
 	if c, err = b.cast(c, t, functions.Implicit); err != nil {

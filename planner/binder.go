@@ -36,8 +36,12 @@ type binder struct {
 }
 
 func newBinder(o Options, stream bool) *binder {
+	reg := o.Registry
+	if reg != nil && o.Catalog != nil {
+		reg = reg.WithTypes(o.Catalog)
+	}
 	return &binder{
-		o: o, reg: o.Registry, md: newMetadata(), stream: stream, path: o.SearchPath,
+		o: o, reg: reg, md: newMetadata(), stream: stream, path: o.SearchPath,
 		params: append([]types.Type(nil), o.Params...), scanned: map[int]bool{}, marked: map[string]bool{},
 	}
 }
@@ -291,7 +295,7 @@ func (b *binder) sortKey(k pgext.SortKey, id int) (sortKey, error) {
 			WithHint("Ordering operators must be \"<\" or \">\" members of btree operator families.").At(b.pos(k.Pos))
 	}
 	if t := b.md.typ(id); !orderable(t) {
-		return s, pgerr.Newf(pgerr.UndefinedFunction, "could not identify an ordering operator for type %s", types.T(t.OID)).
+		return s, pgerr.Newf(pgerr.UndefinedFunction, "could not identify an ordering operator for type %s", b.reg.TypeName(t.OID)).
 			WithHint("Use an explicit ordering operator or modify the query.").At(b.pos(k.Pos))
 	}
 	return s, nil

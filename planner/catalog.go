@@ -13,6 +13,7 @@ type Catalog interface {
 	// Relation finds a relation; schema "" means along the search path.
 	Relation(schema, name string) (*Relation, bool)
 	SchemaExists(name string) bool
+	functions.UserTypes
 }
 
 // RelKind is the kind of a relation.

@@ -30,6 +30,10 @@ func (c *fakeCatalog) Relation(schema, name string) (*planner.Relation, bool) {
 	return r, ok
 }
 
+func (c *fakeCatalog) TypeName(types.OID) (string, bool)     { return "", false }
+func (c *fakeCatalog) Type(string, string) (types.OID, bool) { return 0, false }
+func (c *fakeCatalog) EnumValues(types.OID) []string         { return nil }
+
 func (c *fakeCatalog) SchemaExists(name string) bool { return name == "public" || name == "pg_catalog" }
 
 func (c *fakeCatalog) define(t testing.TB, line string) {
@@ -50,7 +54,7 @@ func (c *fakeCatalog) define(t testing.TB, line string) {
 		f := strings.Fields(def)
 		tn, err := sql.ParseTypeName(strings.ReplaceAll(f[1], "_", " "))
 		require.NoError(t, err)
-		typ, err := planner.ResolveType(tn)
+		typ, err := planner.ResolveType(tn, c)
 		require.NoError(t, err)
 		col := planner.RelColumn{Name: f[0], Type: typ}
 		for _, w := range f[2:] {

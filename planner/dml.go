@@ -46,7 +46,7 @@ func (r *Relation) column(name string) int {
 // assign casts a value to a column's type as assignments do.
 func (b *binder) assign(e *expr.Expr, c *RelColumn) (*expr.Expr, error) {
 	if e.Type.OID != types.OIDUnknown && e.Type.OID != c.Type.OID && !b.reg.CanCast(e.Type, c.Type, functions.Assignment) {
-		return nil, pgerr.Newf(pgerr.DatatypeMismatch, "column \"%s\" is of type %s but expression is of type %s", c.Name, types.T(c.Type.OID), types.T(e.Type.OID)).
+		return nil, pgerr.Newf(pgerr.DatatypeMismatch, "column \"%s\" is of type %s but expression is of type %s", c.Name, b.reg.TypeName(c.Type.OID), b.reg.TypeName(e.Type.OID)).
 			WithHint("You will need to rewrite or cast the expression.").At(leftmost(e))
 	}
 	return b.cast(e, c.Type, functions.Assignment)

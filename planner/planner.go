@@ -179,7 +179,7 @@ func BindDefinition(q *sql.Query, schema types.Schema, column string, t types.Ty
 	return bindScalar(q, schema, o, what, func(b *binder, e *expr.Expr) (*expr.Expr, error) {
 		if e.Type.OID != types.OIDUnknown && e.Type.OID != t.OID && !b.reg.CanCast(e.Type, t, functions.Assignment) {
 			kind, _ := strings.CutPrefix(strings.ToLower(what), "column ")
-			return nil, pgerr.Newf(pgerr.DatatypeMismatch, "column \"%s\" is of type %s but %s is of type %s", column, types.T(t.OID), kind, types.T(e.Type.OID)).
+			return nil, pgerr.Newf(pgerr.DatatypeMismatch, "column \"%s\" is of type %s but %s is of type %s", column, b.reg.TypeName(t.OID), kind, b.reg.TypeName(e.Type.OID)).
 				WithHint("You will need to rewrite or cast the expression.")
 		}
 		return b.cast(e, t, functions.Assignment)

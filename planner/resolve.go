@@ -1,7 +1,9 @@
 package planner
 
 import (
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/sql"
@@ -12,29 +14,69 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// parseType reads a type as casts and column definitions write it.
-func parseType(text string) (types.Type, error) {
+// parseType reads a type as casts and column definitions write it. An enum type becomes a dependency of the statement.
+func (b *binder) parseType(text string) (types.Type, error) {
 	n, err := sql.ParseTypeName(text)
 	if err != nil {
 		return types.Type{}, err
 	}
-	return ResolveType(n)
+	t, err := ResolveType(n, b.o.Catalog)
+	if err != nil {
+		return types.Type{}, err
+	}
+	b.dependOnType(t)
+	return t, nil
 }
 
-// ResolveType finds the type that a name in SQL stands for; 42704 when there is none.
-func ResolveType(n sql.TypeName) (types.Type, error) {
+func (b *binder) dependOnType(t types.Type) {
+	if e, ok := t.Elem(); ok {
+		t = e
+	}
+	if t.IsEnum() && !slices.Contains(b.deps, uint64(t.OID)) {
+		b.deps = append(b.deps, uint64(t.OID))
+	}
+}
+
+// unsupportedTypes are PostgreSQL's types that streamdb does not have, with what to use instead.
+var unsupportedTypes = map[string]string{
+	"money": "Use numeric(19,2).", "inet": "Use text.", "cidr": "Use text.", "macaddr": "Use text.", "macaddr8": "Use text.",
+	"xml": "Use text, or jsonb.", "bit": "Use boolean, integer with the bit operators, or bytea.", "varbit": "Use bytea, or text of 0 and 1.",
+	"point": "Use two columns of type double precision.", "line": "Use columns of type double precision.", "lseg": "Use columns of type double precision.",
+	"box": "Use columns of type double precision.", "path": "Use double precision[].", "polygon": "Use double precision[].",
+	"circle": "Use columns of type double precision.", "tsvector": "Use text.", "tsquery": "Use text.", "jsonpath": "Use the operators -> and ->>.",
+	"int4range": "Use two columns, for the lower and the upper bound.", "int8range": "Use two columns, for the lower and the upper bound.",
+	"numrange": "Use two columns, for the lower and the upper bound.", "daterange": "Use two columns, for the lower and the upper bound.",
+	"tsrange": "Use two columns, for the lower and the upper bound.", "tstzrange": "Use two columns, for the lower and the upper bound.",
+	"int4multirange": "Use an array of bounds.", "int8multirange": "Use an array of bounds.", "nummultirange": "Use an array of bounds.",
+	"datemultirange": "Use an array of bounds.", "tsmultirange": "Use an array of bounds.", "tstzmultirange": "Use an array of bounds.",
+	"pg_lsn": "Use bigint.", "txid_snapshot": "Use bigint.", "pg_snapshot": "Use bigint.", "xid8": "Use bigint.", "cid": "Use bigint.", "tid": "Use bigint.",
+	"refcursor": "Use text.", "regconfig": "Text search is not available.", "regdictionary": "Text search is not available.",
+}
+
+// ResolveType finds the type that a name in SQL stands for; 42704 when there is none, 0A000 for types of PostgreSQL that streamdb does not have.
+func ResolveType(n sql.TypeName, c Catalog) (types.Type, error) {
 	missing := func() (types.Type, error) {
-		return types.Type{}, pgerr.Newf(pgerr.UndefinedObject, "type \"%s\" does not exist", n.Text)
+		return types.Type{}, pgerr.Newf(pgerr.UndefinedObject, "type \"%s\" does not exist", strings.TrimRight(strings.TrimSpace(n.Text), "[]"))
 	}
-	if n.Schema != "" && n.Schema != "pg_catalog" {
-		return missing()
+	var oid types.OID
+	ok := false
+	if n.Schema == "" || n.Schema == "pg_catalog" {
+		name := n.Name
+		if n.Schema == "pg_catalog" {
+			name = "pg_catalog." + name
+		}
+		oid, ok = types.TypeByName(name)
 	}
-	name := n.Name
-	if n.Schema == "pg_catalog" {
-		name = "pg_catalog." + name
+	if !ok && c != nil && n.Schema != "pg_catalog" {
+		if n.Schema != "" && !c.SchemaExists(n.Schema) {
+			return types.Type{}, pgerr.Newf(pgerr.InvalidSchemaName, "schema \"%s\" does not exist", n.Schema)
+		}
+		oid, ok = c.Type(n.Schema, n.Name)
 	}
-	oid, ok := types.TypeByName(name)
 	if !ok {
+		if hint, known := unsupportedTypes[n.Name]; known && (n.Schema == "" || n.Schema == "pg_catalog") {
+			return types.Type{}, pgerr.Newf(pgerr.FeatureNotSupported, "type %s is not supported", n.Name).WithHint("%s", hint)
+		}
 		return missing()
 	}
 	if n.SetOf {
@@ -43,6 +85,8 @@ func ResolveType(n sql.TypeName) (types.Type, error) {
 	t := types.T(oid)
 	var err error
 	switch {
+	case t.IsUserType() && len(n.Mods) > 0:
+		err = pgerr.Newf(pgerr.SyntaxError, "type modifier is not allowed for type \"%s\"", n.Name)
 	case oid == types.OIDInterval && (n.Interval != "" || len(n.Mods) > 0):
 		p := -1
 		if len(n.Mods) > 0 {

@@ -123,7 +123,7 @@ func (d *dispatch) copyTo(st sql.Statement, o *copyOptions, relation string) err
 			return errCopyReturning()
 		}
 	}
-	out := &copyOut{ResultWriter: d.w, options: o, relation: relation, format: d.ss.vars.format()}
+	out := &copyOut{ResultWriter: d.w, options: o, relation: relation, format: d.ss.Format()}
 	inner := *d
 	inner.w, inner.pre, inner.formats = out, nil, nil
 	return inner.statement(st)
@@ -237,7 +237,7 @@ func (d *dispatch) copyFrom(st *sql.Copy, rel *planner.Relation, o *copyOptions)
 	if err != nil {
 		return err
 	}
-	data := &copyData{VirtualTables: &systemTables{ss: ss}, dec: pgcopy.NewDecoder(d.ctx, in, rel.Name, opts, cols, ss.vars.format()), cols: cols}
+	data := &copyData{VirtualTables: &systemTables{ss: ss}, dec: pgcopy.NewDecoder(d.ctx, in, rel.Name, opts, cols, ss.Format()), cols: cols}
 	c := &changer{d: d, p: p, obj: obj, virtual: data, place: data.place}
 	if err := c.runLocked(true); err != nil {
 		return err

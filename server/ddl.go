@@ -58,31 +58,10 @@ func (d *dispatch) exists(schema string, n sql.Name, ifNotExists bool, tag strin
 }
 
 // columnType resolves a type name.
-func columnType(tn *sql.TypeName) (types.Type, error) {
-	undefined := func() error {
-		return pgerr.Newf(pgerr.UndefinedObject, "type %q does not exist", tn.Text).At(tn.Pos)
-	}
-	if tn.Schema != "" && tn.Schema != "pg_catalog" {
-		return types.Type{}, undefined()
-	}
-	oid, ok := types.TypeByName(tn.Name)
-	if !ok {
-		return types.Type{}, undefined()
-	}
-	t := types.T(oid)
-	if len(tn.Mods) > 0 {
-		mod, err := types.TypmodIn(oid, tn.Mods)
-		if err != nil {
-			return types.Type{}, atPos(err, tn.Pos)
-		}
-		t.Mod = mod
-	}
-	if tn.ArrayDims > 0 {
-		a := types.ArrayOf(oid)
-		if a == 0 {
-			return types.Type{}, pgerr.Newf(pgerr.UndefinedObject, "could not find array type for data type %s", t).At(tn.Pos)
-		}
-		t = types.Type{OID: a, Mod: t.Mod}
+func (d *dispatch) columnType(tn *sql.TypeName) (types.Type, error) {
+	t, err := planner.ResolveType(*tn, d.ss.srv.planCatalog(d.ss.snapshot(), d.ss.vars.searchPath()))
+	if err != nil {
+		return types.Type{}, atPos(err, tn.Pos)
 	}
 	switch t.OID {
 	case types.OIDUnknown, types.OIDRecord, types.OIDVoid, types.OIDAny:
@@ -133,9 +112,13 @@ func (d *dispatch) columnsOf(def *sql.TableDef, o *catalog.Object) error {
 		case c.Type == nil:
 			return pgerr.Newf(pgerr.SyntaxError, "column %q needs a type", c.Name).At(c.Pos)
 		}
-		t, err := columnType(c.Type)
+		t, err := d.columnType(c.Type)
 		if err != nil {
 			return err
+		}
+		if t.IsUserType() && o.Kind == catalog.Source {
+			return pgerr.Newf(pgerr.FeatureNotSupported, "columns of enum types are not supported in sources").At(c.Type.Pos).
+				WithHint("Declare the column as text and cast it in a view.")
 		}
 		col := catalog.Column{Name: c.Name, Type: t, NotNull: c.NotNull || c.PrimaryKey}
 		if c.Default != nil {

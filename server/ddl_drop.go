@@ -41,6 +41,9 @@ var dropKinds = map[sql.ObjectKind]catalog.Kind{
 }
 
 func (d *dispatch) drop(st *sql.Drop) error {
+	if st.Kind == sql.KindType {
+		return d.dropType(st)
+	}
 	tag, ok := dropTags[st.Kind]
 	if !ok {
 		return pgerr.Newf(pgerr.FeatureNotSupported, "DROP %s is not supported", strings.ToUpper(string(st.Kind))).At(st.Start)
@@ -67,6 +70,9 @@ func (d *dispatch) drop(st *sql.Drop) error {
 					return err
 				}
 				continue
+			}
+			if err := d.schemaHasEnums(snap, n.Name, st.Cascade); err != nil {
+				return err
 			}
 			spaces = append(spaces, n.Name)
 			for _, o := range snap.Objects() {
@@ -101,6 +107,9 @@ func (d *dispatch) drop(st *sql.Drop) error {
 	if len(spaces) > 0 {
 		if err := d.ss.update(func(tx *catalog.Tx) error {
 			for _, s := range spaces {
+				for _, e := range enumsIn(tx.Snapshot(), s) {
+					tx.RemoveEnum(e.OID)
+				}
 				tx.RemoveNamespace(s)
 			}
 			return nil

@@ -9,6 +9,7 @@ import (
 	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/sql"
 	"github.com/streamdb/streamdb/sql/expr"
+	"github.com/streamdb/streamdb/types"
 )
 
 // snapshotView is the catalog state that a statement is planned with.
@@ -32,6 +33,28 @@ func (s *Server) planCatalog(snap *catalog.Snapshot, path []string) *planCatalog
 func (c *planCatalog) SchemaExists(name string) bool {
 	_, ok := c.snap.Namespace(name)
 	return ok
+}
+
+// Type implements planner.Catalog.
+func (c *planCatalog) Type(schema, name string) (types.OID, bool) {
+	e, ok := c.snap.ResolveEnum(schema, name, c.path)
+	if !ok {
+		return 0, false
+	}
+	return types.OID(e.OID), true
+}
+
+// TypeName implements planner.Catalog.
+func (c *planCatalog) TypeName(oid types.OID) (string, bool) {
+	return c.snap.EnumName(uint32(oid), c.path)
+}
+
+// EnumValues implements planner.Catalog.
+func (c *planCatalog) EnumValues(oid types.OID) []string {
+	if e, ok := c.snap.Enum(uint32(oid)); ok {
+		return e.Values()
+	}
+	return nil
 }
 
 // Relation implements planner.Catalog.

@@ -70,7 +70,7 @@ func (ss *session) parsePrepared(name, text string, oids []uint32) (*prepared, e
 	for _, o := range oids {
 		t := types.Type{}
 		if o != 0 {
-			if _, ok := types.InfoOf(types.OID(o)); !ok {
+			if !ss.knownType(types.OID(o)) {
 				return nil, pgerr.Newf(pgerr.UndefinedObject, "type with OID %d does not exist", o)
 			}
 			t = types.T(types.OID(o))
@@ -244,7 +244,7 @@ func (ss *session) bind(name, stmt string, paramFormats []pgwire.Format, values 
 	}
 	p.uses++
 	args := make([]types.Datum, len(values))
-	f := ss.vars.format()
+	f := ss.Format()
 	for i, v := range values {
 		t := p.params[i]
 		if v == nil {
@@ -254,7 +254,7 @@ func (ss *session) bind(name, stmt string, paramFormats []pgwire.Format, values 
 		var d types.Datum
 		var err error
 		if formatOf(paramFormats, i) == pgwire.FormatBinary {
-			d, err = types.ParseBinary(t, v)
+			d, err = types.ParseBinaryIn(f, t, v)
 		} else {
 			d, err = types.ParseText(f, t, string(v))
 		}

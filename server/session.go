@@ -9,6 +9,7 @@ import (
 	"github.com/streamdb/streamdb/pgwire"
 	"github.com/streamdb/streamdb/sql"
 	"github.com/streamdb/streamdb/sql/expr"
+	"github.com/streamdb/streamdb/sql/functions"
 	"github.com/streamdb/streamdb/types"
 )
 
@@ -28,6 +29,8 @@ type session struct {
 	portals  map[string]*portal
 	info     *catalog.Info
 	infoOf   *catalog.Snapshot
+	format   *types.Format // of formatOf, with the names of info
+	formatOf *types.Format
 	began    time.Time
 	activity activity
 }
@@ -60,7 +63,28 @@ const databaseName = "streamdb"
 func (ss *session) ParameterStatus() []pgwire.Param { return ss.vars.reported() }
 
 // Format implements pgwire.Session.
-func (ss *session) Format() *types.Format { return ss.vars.format() }
+func (ss *session) Format() *types.Format {
+	base, info := ss.vars.format(), ss.catalogInfo()
+	if ss.format == nil || ss.formatOf != base || ss.format.Names.(functions.Names).Catalog != info {
+		f := *base
+		f.Names = functions.Names{Catalog: info, Path: ss.vars.searchPath()}
+		ss.format, ss.formatOf = &f, base
+	}
+	return ss.format
+}
+
+// knownType reports whether a client may name the type by its OID.
+func (ss *session) knownType(oid types.OID) bool {
+	if _, ok := types.InfoOf(oid); ok {
+		return true
+	}
+	t := types.T(oid)
+	if e, ok := t.Elem(); ok {
+		t = e
+	}
+	_, ok := ss.snapshot().Enum(uint32(t.OID))
+	return ok
+}
 
 // TxStatus implements pgwire.Session.
 func (ss *session) TxStatus() byte {
@@ -167,7 +191,7 @@ func endsTx(st sql.Statement) bool {
 // env returns what expressions of the running statement may depend on.
 func (ss *session) env(args []types.Datum) *expr.Env {
 	return &expr.Env{
-		Format: ss.vars.format(), Params: args, TxnTime: ss.tx.at.Sub(pgEpoch).Microseconds(), StmtTime: time.Since(pgEpoch).Microseconds(),
+		Format: ss.Format(), Params: args, TxnTime: ss.tx.at.Sub(pgEpoch).Microseconds(), StmtTime: time.Since(pgEpoch).Microseconds(),
 		User: ss.vars.get("role_user"), Database: databaseName, Schemas: ss.vars.searchPath(), Settings: ss.vars.lookup,
 		Catalog: ss.catalogInfo(), SessionID: ss.params.ProcessID,
 	}

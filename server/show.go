@@ -299,7 +299,7 @@ func (d *dispatch) prepareSQL(st *sql.Prepare) error {
 	}
 	p := &prepared{name: st.Name, text: st.SourceText(), stmt: st.Target, at: time.Now(), fromSQL: true}
 	for i := range st.Types {
-		t, err := columnType(&st.Types[i])
+		t, err := d.columnType(&st.Types[i])
 		if err != nil {
 			return err
 		}
@@ -354,6 +354,9 @@ func (d *dispatch) deallocate(st *sql.Deallocate) error {
 }
 
 func (d *dispatch) comment(st *sql.CommentOn) error {
+	if st.Kind == sql.KindType {
+		return d.commentOnType(st)
+	}
 	o, ok := d.ss.resolve(st.Name)
 	if !ok {
 		return atNowhere(undefinedRelation(st.Name))

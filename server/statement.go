@@ -104,6 +104,10 @@ func (d *dispatch) statement(st sql.Statement) error {
 		return d.createView(st)
 	case *sql.CreateSchema:
 		return d.createSchema(st)
+	case *sql.CreateEnum:
+		return d.createEnum(st)
+	case *sql.AlterType:
+		return d.alterType(st)
 	case *sql.Drop:
 		return d.drop(st)
 	case *sql.Truncate:
@@ -153,7 +157,9 @@ func (d *dispatch) mayWrite(st sql.Statement) error {
 	name := statementName(st)
 	switch st := st.(type) {
 	case *sql.Insert, *sql.Update, *sql.Delete, *sql.CreateTable, *sql.CreateTableAs, *sql.CreateSource, *sql.CreateMaterializedView, *sql.CreateView,
-		*sql.CreateSchema, *sql.CreateIndex, *sql.CreateSink:
+		*sql.CreateSchema, *sql.CreateIndex, *sql.CreateSink, *sql.AlterType:
+	case *sql.CreateEnum:
+		name = "CREATE TYPE"
 	case *sql.Query:
 		if st.Into == nil {
 			return nil

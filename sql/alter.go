@@ -21,8 +21,10 @@ func (p *parser) alter() Statement {
 			return p.unsupported(first.Pos, "ALTER "+strings.ToUpper(t.Val), "There are no such objects.")
 		}
 		p.Syntax()
-	case KindFunction, KindSequence, KindType, KindExtension:
+	case KindFunction, KindSequence, KindExtension:
 		return p.unsupported(first.Pos, "ALTER "+strings.ToUpper(string(kind)), "There are no such objects to alter.")
+	case KindType:
+		return p.alterType()
 	case KindRole:
 		r := &AlterRole{Name: p.ident(), User: t.Val == "user"}
 		p.Accept("with")

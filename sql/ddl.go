@@ -72,6 +72,10 @@ func (p *parser) create() Statement {
 		onlyPlain()
 		p.I++
 		return p.createSchema()
+	case p.Is("type"):
+		onlyPlain()
+		p.I++
+		return p.createType(first.Pos)
 	case p.Any("role", "user") && !p.IsN("user", "mapping"):
 		onlyPlain()
 		p.I++
@@ -96,7 +100,6 @@ var createHints = map[string]string{
 	"event":       "Use a materialized view or a sink.",
 	"rule":        "Use a view.",
 	"sequence":    "Number the rows in the client, or use a table without a primary key: it numbers its rows itself (_row_id).",
-	"type":        "Use the built-in types, arrays and jsonb.",
 	"domain":      "Use a CHECK constraint.",
 	"extension":   "Extensions cannot be loaded.",
 	"language":    "There is no procedural language.",
@@ -384,7 +387,7 @@ func (p *parser) drop() Statement {
 			return p.unsupported(first.Pos, "DROP "+strings.ToUpper(t.Val), "There are no such objects.")
 		}
 		p.Syntax()
-	case KindFunction, KindSequence, KindType, KindExtension, KindDatabase:
+	case KindFunction, KindSequence, KindExtension, KindDatabase:
 		return p.unsupported(first.Pos, "DROP "+strings.ToUpper(string(d.Kind)), "There are no such objects to drop.")
 	case KindIndex:
 		d.Concurrently = p.Accept("concurrently")
@@ -443,8 +446,8 @@ func (p *parser) comment() Statement {
 	} else {
 		t := p.Cur()
 		c.Kind = p.objectKind()
-		if c.Kind == "" || c.Kind == KindFunction || c.Kind == KindType {
-			return p.unsupported(first.Pos, "COMMENT ON "+strings.ToUpper(t.Val), "Comments are kept for relations, columns, schemas and the database.")
+		if c.Kind == "" || c.Kind == KindFunction {
+			return p.unsupported(first.Pos, "COMMENT ON "+strings.ToUpper(t.Val), "Comments are kept for relations, columns, types, schemas and the database.")
 		}
 		c.Name = p.name()
 	}

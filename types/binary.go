@@ -20,7 +20,7 @@ func binaryLen(oid OID) int {
 		return 1
 	case OIDInt2:
 		return 2
-	case OIDInt4, OIDOid, OIDXid, OIDRegproc, OIDRegprocedure, OIDRegclass, OIDRegtype, OIDRegnamespace, OIDRegrole, OIDDate, OIDFloat4:
+	case OIDInt4, OIDOid, OIDXid, OIDRegproc, OIDRegprocedure, OIDRegclass, OIDRegtype, OIDRegnamespace, OIDRegrole, OIDRegoper, OIDRegoperator, OIDRegcollation, OIDDate, OIDFloat4:
 		return 4
 	case OIDInt8, OIDTime, OIDTimestamp, OIDTimestamptz, OIDFloat8:
 		return 8
@@ -33,15 +33,18 @@ func binaryLen(oid OID) int {
 }
 
 // ParseBinary reads PostgreSQL's binary wire form of a value of type t and applies t's modifier as an assignment would. b is copied.
-func ParseBinary(t Type, b []byte) (Datum, error) {
-	d, err := parseBinary(t, b)
+func ParseBinary(t Type, b []byte) (Datum, error) { return ParseBinaryIn(nil, t, b) }
+
+// ParseBinaryIn is ParseBinary with the catalogue's names in f, which enum types need.
+func ParseBinaryIn(f *Format, t Type, b []byte) (Datum, error) {
+	d, err := parseBinary(f, t, b)
 	if err != nil || t.Mod < 0 {
 		return d, err
 	}
 	return Coerce(d, t, false)
 }
 
-func parseBinary(t Type, b []byte) (d Datum, err error) {
+func parseBinary(f *Format, t Type, b []byte) (d Datum, err error) {
 	d.Type = t
 	if n := binaryLen(t.OID); n >= 0 && len(b) != n {
 		if len(b) < n {
@@ -56,7 +59,7 @@ func parseBinary(t Type, b []byte) (d Datum, err error) {
 		d.Int = int64(int16(binary.BigEndian.Uint16(b)))
 	case OIDInt4:
 		d.Int = int64(int32(binary.BigEndian.Uint32(b)))
-	case OIDOid, OIDXid, OIDRegproc, OIDRegprocedure, OIDRegclass, OIDRegtype, OIDRegnamespace, OIDRegrole:
+	case OIDOid, OIDXid, OIDRegproc, OIDRegprocedure, OIDRegclass, OIDRegtype, OIDRegnamespace, OIDRegrole, OIDRegoper, OIDRegoperator, OIDRegcollation:
 		d.Int = int64(binary.BigEndian.Uint32(b))
 	case OIDInt8:
 		d.Int = int64(binary.BigEndian.Uint64(b))
@@ -121,10 +124,16 @@ func parseBinary(t Type, b []byte) (d Datum, err error) {
 		}
 	case OIDVoid:
 	case OIDRecord:
-		d.Str, err = parseBinaryRecord(b)
+		d.Str, err = parseBinaryRecord(f, b)
 	default:
 		if e, ok := t.Elem(); ok {
-			d.Str, err = parseBinaryArray(e, b)
+			d.Str, err = parseBinaryArray(f, e, b)
+			break
+		}
+		if t.IsEnum() {
+			if err = checkText(string(b)); err == nil {
+				d.Str, err = parseEnum(f, t, string(b))
+			}
 			break
 		}
 		err = pgerr.Newf(pgerr.FeatureNotSupported, "cannot accept a binary value of type %s", oidName(t.OID))
@@ -293,7 +302,7 @@ func (d Datum) AppendBinary(dst []byte) []byte {
 		return append(dst, 0)
 	case OIDInt2:
 		return binary.BigEndian.AppendUint16(dst, uint16(d.Int))
-	case OIDInt4, OIDOid, OIDXid, OIDRegproc, OIDRegprocedure, OIDRegclass, OIDRegtype, OIDRegnamespace, OIDRegrole, OIDDate:
+	case OIDInt4, OIDOid, OIDXid, OIDRegproc, OIDRegprocedure, OIDRegclass, OIDRegtype, OIDRegnamespace, OIDRegrole, OIDRegoper, OIDRegoperator, OIDRegcollation, OIDDate:
 		return binary.BigEndian.AppendUint32(dst, uint32(d.Int))
 	case OIDInt8, OIDTime, OIDTimestamp, OIDTimestamptz:
 		return binary.BigEndian.AppendUint64(dst, uint64(d.Int))
@@ -319,6 +328,9 @@ func (d Datum) AppendBinary(dst []byte) []byte {
 	}
 	if e, ok := d.Type.Elem(); ok {
 		return appendBinaryArray(dst, d.Type.OID, e.OID, d.Str)
+	}
+	if d.Type.IsEnum() {
+		return append(dst, EnumLabel(d.Str)...)
 	}
 	return append(dst, d.Str...)
 }
@@ -363,7 +375,7 @@ func appendBinaryField(dst []byte, d *Datum) []byte {
 }
 
 // binaryField cuts one length-prefixed value off b.
-func binaryField(t Type, b []byte) (d Datum, rest []byte, err error) {
+func binaryField(f *Format, t Type, b []byte) (d Datum, rest []byte, err error) {
 	if len(b) < 4 {
 		return d, nil, errBinary(t.OID)
 	}
@@ -375,11 +387,11 @@ func binaryField(t Type, b []byte) (d Datum, rest []byte, err error) {
 	if n < 0 || int(n) > len(b) {
 		return d, nil, errBinary(t.OID)
 	}
-	d, err = ParseBinary(t, b[:n])
+	d, err = ParseBinaryIn(f, t, b[:n])
 	return d, b[n:], err
 }
 
-func parseBinaryArray(elem Type, b []byte) (string, error) {
+func parseBinaryArray(f *Format, elem Type, b []byte) (string, error) {
 	if len(b) < 12 {
 		return "", errBinary(ArrayOf(elem.OID))
 	}
@@ -419,7 +431,7 @@ func parseBinaryArray(elem Type, b []byte) (string, error) {
 	a.Elems = make([]Datum, n)
 	for i := range a.Elems {
 		var err error
-		if a.Elems[i], b, err = binaryField(elem, b); err != nil {
+		if a.Elems[i], b, err = binaryField(f, elem, b); err != nil {
 			return "", err
 		}
 		a.Elems[i].Type = T(elem.OID)
@@ -440,7 +452,7 @@ func appendBinaryRecord(dst []byte, s string) []byte {
 	return dst
 }
 
-func parseBinaryRecord(b []byte) (string, error) {
+func parseBinaryRecord(f *Format, b []byte) (string, error) {
 	if len(b) < 4 {
 		return "", errBinary(OIDRecord)
 	}
@@ -456,7 +468,7 @@ func parseBinaryRecord(b []byte) (string, error) {
 		}
 		t := T(OID(binary.BigEndian.Uint32(b)))
 		var err error
-		if fields[i], b, err = binaryField(t, b[4:]); err != nil {
+		if fields[i], b, err = binaryField(f, t, b[4:]); err != nil {
 			return "", err
 		}
 	}

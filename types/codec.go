@@ -9,6 +9,7 @@ type Format struct {
 	IntervalStyle    IntervalStyle
 	ByteaEscape      bool      // bytea_output = escape
 	Now              time.Time // for 'now', 'today' as input; zero = not allowed
+	Names            Names     // names of catalogue objects; nil: reg types print as numbers, enum types cannot be read
 }
 
 // IntervalStyle selects the text form of intervals.

@@ -85,5 +85,8 @@ func compareString(oid OID, a, b string) int {
 	if a == b {
 		return 0
 	}
+	if T(oid).IsEnum() {
+		return strings.Compare(a, b)
+	}
 	return bytes.Compare(appendStringKey(nil, oid, a), appendStringKey(nil, oid, b))
 }

@@ -92,7 +92,7 @@ func plainStringHash(oid OID) bool {
 	case OIDText, OIDVarchar, OIDBytea, OIDName, OIDUUID, OIDChar:
 		return true
 	}
-	return false
+	return T(oid).IsEnum()
 }
 
 // hashDatum returns the v of one value. buf is scratch space, returned for reuse.

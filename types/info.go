@@ -52,6 +52,9 @@ var baseInfos = [...]Info{
 	{OIDTimetz, "timetz", "time with time zone", 12, 1270, 0, 'D', false, false, 'b'},
 	{OIDNumeric, "numeric", "numeric", -1, 1231, 0, 'N', false, false, 'b'},
 	{OIDRegprocedure, "regprocedure", "regprocedure", 4, 2207, 0, 'N', false, true, 'b'},
+	{OIDRegoper, "regoper", "regoper", 4, 2208, 0, 'N', false, true, 'b'},
+	{OIDRegoperator, "regoperator", "regoperator", 4, 2209, 0, 'N', false, true, 'b'},
+	{OIDRegcollation, "regcollation", "regcollation", 4, 4192, 0, 'N', false, true, 'b'},
 	{OIDRegclass, "regclass", "regclass", 4, 2210, 0, 'N', false, true, 'b'},
 	{OIDRegtype, "regtype", "regtype", 4, 2211, 0, 'N', false, true, 'b'},
 	{OIDRegnamespace, "regnamespace", "regnamespace", 4, 4090, 0, 'N', false, true, 'b'},
@@ -67,6 +70,7 @@ var baseInfos = [...]Info{
 	{OIDAnyArray, "anyarray", "anyarray", -1, 0, 0, 'P', false, false, 'p'},
 	{OIDAnyElement, "anyelement", "anyelement", 4, 0, 0, 'P', false, true, 'p'},
 	{OIDAnyNonArray, "anynonarray", "anynonarray", 4, 0, 0, 'P', false, true, 'p'},
+	{OIDAnyEnum, "anyenum", "anyenum", 4, 0, 0, 'P', false, true, 'p'},
 	{OIDAnyCompatible, "anycompatible", "anycompatible", 4, 0, 0, 'P', false, true, 'p'},
 	{OIDAnyCompatibleArr, "anycompatiblearray", "anycompatiblearray", -1, 0, 0, 'P', false, false, 'p'},
 }
@@ -184,6 +188,9 @@ func TypeByName(name string) (OID, bool) {
 
 // ArrayOf returns the type of arrays of oid, 0 when there is none.
 func ArrayOf(oid OID) OID {
+	if T(oid).IsEnum() {
+		return enumArrayBits | oid
+	}
 	if i, ok := builtins.byOID[oid]; ok {
 		return i.Array
 	}
@@ -195,6 +202,9 @@ func ArrayOf(oid OID) OID {
 func (t Type) Elem() (Type, bool) {
 	if t.OID < 1000 && t.OID != 199 && t.OID != OIDInt2Vector && t.OID != OIDOidVector {
 		return Type{}, false
+	}
+	if isEnumArray(t.OID) {
+		return Type{OID: t.OID & userOIDMask, Mod: t.Mod}, true
 	}
 	i, ok := builtins.byOID[t.OID]
 	if !ok || i.Elem == 0 || t.OID == OIDName {

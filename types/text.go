@@ -66,10 +66,8 @@ func parseText(f *Format, t Type, s string) (d Datum, err error) {
 		d.Int, err = ParseTimestamptz(f, s)
 	case OIDInterval:
 		d.Ivl, err = ParseInterval(f, s, t.Mod)
-	case OIDRegtype:
-		d.Int, err = parseRegtype(s)
-	case OIDRegproc, OIDRegprocedure, OIDRegclass, OIDRegnamespace, OIDRegrole:
-		d.Int, err = parseReg(s, t.OID)
+	case OIDRegproc, OIDRegprocedure, OIDRegclass, OIDRegtype, OIDRegnamespace, OIDRegrole, OIDRegoper, OIDRegoperator, OIDRegcollation:
+		d.Int, err = parseReg(f, s, t.OID)
 	case OIDInt2Vector, OIDOidVector:
 		d.Str, err = parseVectorType(f, t, s)
 	case OIDVoid:
@@ -79,6 +77,10 @@ func parseText(f *Format, t Type, s string) (d Datum, err error) {
 	default:
 		if e, ok := t.Elem(); ok {
 			d.Str, err = parseArrayText(f, e, s)
+			break
+		}
+		if t.IsEnum() {
+			d.Str, err = parseEnum(f, t, s)
 			break
 		}
 		name := oidName(t.OID)
@@ -205,25 +207,26 @@ func parseOID(text, typ string) (int64, error) {
 	return int64(uint32(u)), nil
 }
 
-func parseReg(s string, oid OID) (int64, error) {
+// parseReg reads a value of a type such as regclass. Without the catalogue only numbers and builtin types are known.
+func parseReg(f *Format, s string, oid OID) (int64, error) {
+	if f != nil && f.Names != nil {
+		v, err := f.Names.ParseReg(oid, s)
+		return int64(v), err
+	}
 	if s == "-" {
 		return 0, nil
 	}
 	if v, err := strconv.ParseUint(s, 10, 32); err == nil {
 		return int64(v), nil
 	}
+	if oid == OIDRegtype {
+		t, ok := TypeByName(s)
+		if !ok {
+			return 0, pgerr.Newf(pgerr.UndefinedObject, "type \"%s\" does not exist", s)
+		}
+		return int64(t), nil
+	}
 	return 0, pgerr.Newf(pgerr.FeatureNotSupported, "%s input by name needs the catalog", oidName(oid)).WithHint("Use the numeric object id.")
-}
-
-func parseRegtype(s string) (int64, error) {
-	if v, err := parseReg(s, OIDRegtype); err == nil {
-		return v, nil
-	}
-	oid, ok := TypeByName(s)
-	if !ok {
-		return 0, pgerr.Newf(pgerr.UndefinedObject, "type \"%s\" does not exist", s)
-	}
-	return int64(oid), nil
 }
 
 // ParseFloat reads a float4 or float8. A float4 is returned rounded to float32.
@@ -446,14 +449,16 @@ func (d Datum) AppendText(dst []byte, f *Format) []byte {
 			style = f.IntervalStyle
 		}
 		return AppendInterval(dst, d.Ivl, style)
-	case OIDRegtype:
-		if i, ok := InfoOf(OID(d.Int)); ok {
-			return append(dst, i.SQLName...)
-		}
-		fallthrough
-	case OIDRegproc, OIDRegprocedure, OIDRegclass, OIDRegnamespace, OIDRegrole:
-		if d.Int == 0 {
+	case OIDRegproc, OIDRegprocedure, OIDRegclass, OIDRegtype, OIDRegnamespace, OIDRegrole, OIDRegoper, OIDRegoperator, OIDRegcollation:
+		switch i, ok := InfoOf(OID(d.Int)); {
+		case f != nil && f.Names != nil:
+			return append(dst, f.Names.RegText(d.Type.OID, uint32(d.Int))...)
+		case d.Int == 0 && (d.Type.OID == OIDRegoper || d.Type.OID == OIDRegoperator):
+			return append(dst, '0')
+		case d.Int == 0:
 			return append(dst, '-')
+		case ok && d.Type.OID == OIDRegtype:
+			return append(dst, i.SQLName...)
 		}
 		return strconv.AppendInt(dst, d.Int, 10)
 	case OIDInt2Vector, OIDOidVector:
@@ -463,8 +468,11 @@ func (d Datum) AppendText(dst []byte, f *Format) []byte {
 	case OIDVoid:
 		return dst
 	}
-	if d.Type.IsArray() {
+	switch {
+	case d.Type.IsArray():
 		return appendArrayText(dst, f, d.Str)
+	case d.Type.IsEnum():
+		return append(dst, EnumLabel(d.Str)...)
 	}
 	return append(dst, d.Str...)
 }

@@ -40,6 +40,8 @@ const (
 	OIDTimetz       OID = 1266
 	OIDNumeric      OID = 1700
 	OIDRegprocedure OID = 2202
+	OIDRegoper      OID = 2203
+	OIDRegoperator  OID = 2204
 	OIDRegclass     OID = 2205
 	OIDRegtype      OID = 2206
 	OIDRecord       OID = 2249
@@ -51,12 +53,14 @@ const (
 	OIDJSONB        OID = 3802
 	OIDRegnamespace OID = 4089
 	OIDRegrole      OID = 4096
+	OIDRegcollation OID = 4191
 
 	// Pseudo types used in function signatures only.
 	OIDAny              OID = 2276
 	OIDAnyArray         OID = 2277
 	OIDAnyElement       OID = 2283
 	OIDAnyNonArray      OID = 2776
+	OIDAnyEnum          OID = 3500
 	OIDAnyCompatible    OID = 5077
 	OIDAnyCompatibleArr OID = 5078
 )
@@ -108,7 +112,7 @@ type Kind uint8
 //	              the extremes of int64 are ±infinity, for date the extremes of int32)
 //	KindFloat     float4 (rounded to float32), float8
 //	KindString    text, varchar, bpchar, name, "char"; bytea and uuid (raw bytes); json (text as given); jsonb (canonical text); timetz (µs of the day as
-//	              8 bytes and seconds west of UTC as 4, both big-endian); arrays (see EncodeArray), records (see EncodeRecord)
+//	              8 bytes and seconds west of UTC as 4, both big-endian); arrays (see EncodeArray), records (see EncodeRecord), enums (see EnumValue)
 //	KindNumeric   numeric
 //	KindInterval  interval
 const (
@@ -127,6 +131,7 @@ func (t Type) Kind() Kind {
 	case OIDBool:
 		return KindBool
 	case OIDInt2, OIDInt4, OIDInt8, OIDOid, OIDXid, OIDRegproc, OIDRegprocedure, OIDRegclass, OIDRegtype, OIDRegnamespace, OIDRegrole,
+		OIDRegoper, OIDRegoperator, OIDRegcollation,
 		OIDDate, OIDTime, OIDTimestamp, OIDTimestamptz:
 		return KindInt
 	case OIDFloat4, OIDFloat8:

@@ -25,6 +25,12 @@ type CatalogInfo interface {
 	RelationVisible(oid uint32, path []string) bool
 	NamespaceName(oid uint32) (string, bool)
 	NamespaceOID(name string) (uint32, bool)
+	// TypeName returns the name of a type that users made, as format_type prints it: enum types, rows of relations, and arrays of both.
+	TypeName(oid uint32, path []string) (string, bool)
+	// TypeOID reads a type name.
+	TypeOID(name string, path []string) (uint32, error)
+	// EnumValue returns the stored form of an enum type's label.
+	EnumValue(enum uint32, label string) (string, bool)
 	RoleName(oid uint32) (string, bool)
 	RoleOID(name string) (uint32, bool)
 	ViewDefinition(oid uint32) (string, bool)

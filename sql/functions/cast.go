@@ -69,6 +69,8 @@ func (r *Registry) canCoerce(from, to types.OID, ctx CastContext) bool {
 		return true
 	case to == types.OIDAnyNonArray:
 		return !types.T(from).IsArray()
+	case to == types.OIDAnyEnum:
+		return types.T(from).IsEnum()
 	case to == types.OIDAnyArray, to == types.OIDAnyCompatibleArr:
 		return types.T(from).IsArray()
 	}
@@ -115,7 +117,7 @@ func (r *Registry) CommonType(what string, ts []types.Type) (types.Type, error) 
 		case best.OID == 0:
 			best = t
 		case category(t.OID) != category(best.OID):
-			return types.Type{}, pgerr.Newf(pgerr.DatatypeMismatch, "%s types %s and %s cannot be matched", what, types.T(best.OID), types.T(t.OID))
+			return types.Type{}, pgerr.Newf(pgerr.DatatypeMismatch, "%s types %s and %s cannot be matched", what, r.TypeName(best.OID), r.TypeName(t.OID))
 		case !preferred(best.OID) && r.canCoerce(best.OID, t.OID, Implicit) && !r.canCoerce(t.OID, best.OID, Implicit):
 			best = t
 		}
@@ -126,7 +128,7 @@ func (r *Registry) CommonType(what string, ts []types.Type) (types.Type, error) 
 	mod, set := int32(-1), false
 	for _, t := range ts {
 		if !r.canCoerce(t.OID, best.OID, Implicit) {
-			return types.Type{}, pgerr.Newf(pgerr.CannotCoerce, "%s could not convert type %s to %s", what, types.T(t.OID), types.T(best.OID))
+			return types.Type{}, pgerr.Newf(pgerr.CannotCoerce, "%s could not convert type %s to %s", what, r.TypeName(t.OID), r.TypeName(best.OID))
 		}
 		switch {
 		case t.OID != best.OID || set && t.Mod != mod:
@@ -153,12 +155,15 @@ func (r *Registry) Cast(e *expr.Expr, to types.Type, ctx CastContext) (*expr.Exp
 	if to.OID == types.OIDAny {
 		return e, nil
 	}
+	if to.IsUserType() && r.canCoerce(e.Type.OID, to.OID, ctx) {
+		return r.toEnum(e, to)
+	}
 	x, ok := r.convert(e, to.OID, ctx)
 	if !ok {
 		if ctx == Explicit || !r.canCoerce(e.Type.OID, to.OID, Explicit) {
-			return nil, pgerr.Newf(pgerr.CannotCoerce, "cannot cast type %s to %s", types.T(e.Type.OID), types.T(to.OID)).At(e.Pos)
+			return nil, pgerr.Newf(pgerr.CannotCoerce, "cannot cast type %s to %s", r.TypeName(e.Type.OID), r.TypeName(to.OID)).At(e.Pos)
 		}
-		return nil, pgerr.Newf(pgerr.DatatypeMismatch, "cannot convert type %s to %s without an explicit cast", types.T(e.Type.OID), types.T(to.OID)).
+		return nil, pgerr.Newf(pgerr.DatatypeMismatch, "cannot convert type %s to %s without an explicit cast", r.TypeName(e.Type.OID), r.TypeName(to.OID)).
 			WithHint("You will need to rewrite or cast the expression.").At(e.Pos)
 	}
 	return length(x, to, ctx), nil
@@ -277,6 +282,16 @@ func (r *Registry) castUnknown(e *expr.Expr, to types.Type, ctx CastContext) (*e
 		c := *e
 		c.Type = to
 		return &c, nil
+	}
+	if to.IsUserType() {
+		if e.Kind != expr.Const {
+			return r.enumCast(retype(e, types.Text), to)
+		}
+		d, err := r.enumLiteral(e.Const.Str, to)
+		if err != nil {
+			return nil, pgerr.From(err).At(e.Pos)
+		}
+		return &expr.Expr{Kind: expr.Const, Type: to, Const: &d, Pos: e.Pos}, nil
 	}
 	if e.Kind == expr.Const && !inputIsStable(to.OID, e.Const.Str) {
 		d, err := parseLiteral(e.Const.Str, to, ctx)

@@ -42,6 +42,7 @@ func comparisons() []entry {
 		if c == cmpEQ {
 			texts.filter = textEqualFilter(texts.filter)
 		}
+		add("enum_"+op+"(anyenum,anyenum)", orderedCompare(c, strSlot))
 		for _, p := range [...][2]string{{"name", "name,name"}, {"bytea", "bytea,bytea"}, {"char", "char,char"}, {"uuid_", "uuid,uuid"}} {
 			add(p[0]+op+"("+p[1]+")", texts)
 		}

@@ -18,6 +18,7 @@ func families() [][]entry {
 		compositeFunctions(),
 		recordFunctions(),
 		systemFunctions(),
+		enumFunctions(),
 		templateFunctions(),
 	}
 }

@@ -4,7 +4,7 @@ import "github.com/streamdb/streamdb/types"
 
 func isPolymorphic(oid types.OID) bool {
 	switch oid {
-	case types.OIDAnyElement, types.OIDAnyArray, types.OIDAnyNonArray, types.OIDAnyCompatible, types.OIDAnyCompatibleArr:
+	case types.OIDAnyElement, types.OIDAnyArray, types.OIDAnyNonArray, types.OIDAnyEnum, types.OIDAnyCompatible, types.OIDAnyCompatibleArr:
 		return true
 	}
 	return false
@@ -25,12 +25,12 @@ func (r *Registry) polymorphic(params, in []types.OID, result types.OID) ([]type
 			if t == types.OIDUnknown {
 				out[i] = types.OIDText
 			}
-		case types.OIDAnyElement, types.OIDAnyNonArray:
+		case types.OIDAnyElement, types.OIDAnyNonArray, types.OIDAnyEnum:
 			haveElem = true
 			if t == types.OIDUnknown {
 				continue
 			}
-			if elem != 0 && elem != t || p == types.OIDAnyNonArray && types.T(t).IsArray() {
+			if elem != 0 && elem != t || p == types.OIDAnyNonArray && types.T(t).IsArray() || p == types.OIDAnyEnum && !types.T(t).IsEnum() {
 				return nil, 0, false
 			}
 			elem = t
@@ -81,7 +81,7 @@ func (r *Registry) polymorphic(params, in []types.OID, result types.OID) ([]type
 	}
 	settle := func(p types.OID) types.OID {
 		switch p {
-		case types.OIDAnyElement, types.OIDAnyNonArray:
+		case types.OIDAnyElement, types.OIDAnyNonArray, types.OIDAnyEnum:
 			return elem
 		case types.OIDAnyArray:
 			return array

@@ -69,6 +69,7 @@ type Registry struct {
 	orphans   []string // implementations of functions that the recorded catalogue lacks
 	casts     map[[2]types.OID]*CastEntry
 	castList  []*CastEntry
+	user      UserTypes // of one statement, see WithTypes
 }
 
 // entry is the implementation side of one function, as the family files list them.

@@ -38,6 +38,12 @@ func category(oid types.OID) byte {
 	if i, ok := types.InfoOf(oid); ok {
 		return i.Category
 	}
+	switch t := types.T(oid); {
+	case t.IsEnum():
+		return 'E'
+	case t.IsArray():
+		return 'A'
+	}
 	return 'U'
 }
 
@@ -70,7 +76,7 @@ func (r *Registry) resolveFunction(name string, args []types.Type, variadic bool
 	cands := r.functionCandidates(name, len(in), variadic)
 	best := exact(cands, in)
 	if best == nil && len(in) == 1 && !variadic {
-		if t, ok := types.TypeByName(name); ok && r.functionIsCast(in[0], t) {
+		if t, ok := r.typeByName(name); ok && r.functionIsCast(in[0], t) {
 			return &Resolved{Cast: true, Args: []types.Type{types.T(t)}, Result: types.T(t)}, nil
 		}
 	}
@@ -81,10 +87,10 @@ func (r *Registry) resolveFunction(name string, args []types.Type, variadic bool
 			best = matching[0]
 		case len(matching) > 1:
 			if best = r.choose(matching, in); best == nil {
-				return nil, pgerr.Newf(pgerr.AmbiguousFunction, "function %s is not unique", signature(name, args)).WithHint(hintChoose)
+				return nil, pgerr.Newf(pgerr.AmbiguousFunction, "function %s is not unique", r.signature(name, args)).WithHint(hintChoose)
 			}
 		default:
-			return nil, pgerr.Newf(pgerr.UndefinedFunction, "function %s does not exist", signature(name, args)).WithHint(hintFunction)
+			return nil, pgerr.Newf(pgerr.UndefinedFunction, "function %s does not exist", r.signature(name, args)).WithHint(hintFunction)
 		}
 	}
 	if variadic && (!best.fn.Variadic || best.fn.Args[len(best.fn.Args)-1] == types.OIDAny) {
@@ -110,7 +116,7 @@ func (r *Registry) functionIsCast(from, to types.OID) bool {
 }
 
 // signature prints a call as PostgreSQL does in messages.
-func signature(name string, args []types.Type) string {
+func (r *Registry) signature(name string, args []types.Type) string {
 	var b strings.Builder
 	b.WriteString(name)
 	b.WriteByte('(')
@@ -118,7 +124,7 @@ func signature(name string, args []types.Type) string {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		b.WriteString(types.T(t.OID).String())
+		b.WriteString(r.TypeName(t.OID))
 	}
 	b.WriteByte(')')
 	return b.String()
@@ -367,7 +373,7 @@ func (r *Registry) finish(c *candidate, args []types.Type, name string) (*Resolv
 		return nil, pgerr.Newf(pgerr.DatatypeMismatch, "could not determine polymorphic type because input has type unknown")
 	}
 	if !c.fn.implemented() {
-		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "%s is not supported", signature(name, args)).WithHint("See the list of functions in the manual or in pg_proc.")
+		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "%s is not supported", r.signature(name, args)).WithHint("See the list of functions in the manual or in pg_proc.")
 	}
 	res := &Resolved{Func: c.fn, Args: make([]types.Type, len(args)), Result: types.T(result)}
 	for i, t := range targets {
@@ -401,7 +407,7 @@ func (r *Registry) ResolveOperator(sym string, left, right types.Type) (*Resolve
 			best = matching[0]
 		case len(matching) > 1:
 			if best = r.choose(matching, in); best == nil {
-				return nil, pgerr.Newf(pgerr.AmbiguousFunction, "operator is not unique: %s", operatorSignature(sym, args)).WithHint(hintChooseOp)
+				return nil, pgerr.Newf(pgerr.AmbiguousFunction, "operator is not unique: %s", r.operatorSignature(sym, args)).WithHint(hintChooseOp)
 			}
 		}
 	}
@@ -410,7 +416,7 @@ func (r *Registry) ResolveOperator(sym string, left, right types.Type) (*Resolve
 		if len(in) == 1 {
 			hint = hintPrefix
 		}
-		return nil, pgerr.Newf(pgerr.UndefinedFunction, "operator does not exist: %s", operatorSignature(sym, args)).WithHint("%s", hint)
+		return nil, pgerr.Newf(pgerr.UndefinedFunction, "operator does not exist: %s", r.operatorSignature(sym, args)).WithHint("%s", hint)
 	}
 	return r.finish(best, args, best.fn.Name)
 }
@@ -426,11 +432,11 @@ func exactWithUnknown(cs []*candidate, in []types.OID) *candidate {
 	return nil
 }
 
-func operatorSignature(sym string, args []types.Type) string {
+func (r *Registry) operatorSignature(sym string, args []types.Type) string {
 	if len(args) == 1 {
-		return sym + " " + types.T(args[0].OID).String()
+		return sym + " " + r.TypeName(args[0].OID)
 	}
-	return types.T(args[0].OID).String() + " " + sym + " " + types.T(args[1].OID).String()
+	return r.TypeName(args[0].OID) + " " + sym + " " + r.TypeName(args[1].OID)
 }
 
 func (r *Registry) operatorCandidates(sym string, n int) []*candidate {

@@ -129,6 +129,21 @@ func currentSetting(c *call) error {
 	return pgerr.Newf(pgerr.UndefinedObject, "unrecognized configuration parameter %q", name)
 }
 
+func typeIsVisible(c *call) error {
+	oid := uint32(c.int(0))
+	if _, ok := types.InfoOf(types.OID(oid)); ok {
+		return c.setBool(true)
+	}
+	if c.f.Env != nil && c.f.Env.Catalog != nil {
+		if name, ok := c.f.Env.Catalog.TypeName(oid, c.f.Env.Schemas); ok {
+			parts, _ := SplitName(strings.TrimSuffix(name, "[]"))
+			return c.setBool(len(parts) == 1)
+		}
+	}
+	c.setNull()
+	return nil
+}
+
 func formatType(c *call) error {
 	if c.null(0) {
 		c.setNull()
@@ -137,6 +152,18 @@ func formatType(c *call) error {
 	t := types.T(types.OID(c.int(0)))
 	if !c.null(1) {
 		t.Mod = int32(c.int(1))
+	}
+	if _, builtin := types.InfoOf(t.OID); !builtin && c.f.Env != nil && c.f.Env.Catalog != nil {
+		if name, ok := c.f.Env.Catalog.TypeName(uint32(t.OID), c.f.Env.Schemas); ok {
+			if t.Mod >= 0 {
+				elem, isArray := strings.CutSuffix(name, "[]")
+				name = elem + "(" + strconv.Itoa(int(t.Mod)) + ")"
+				if isArray {
+					name += "[]"
+				}
+			}
+			return c.setStr(name)
+		}
 	}
 	return c.setStr(t.String())
 }
@@ -264,13 +291,14 @@ func catalogFunctions(null, yes, no expr.Kernel) []entry {
 			return err
 		})),
 	}
-	for _, name := range [...]string{"type", "function", "operator", "opclass", "opfamily", "collation", "conversion", "ts_parser", "ts_dict", "ts_template", "ts_config"} {
+	for _, name := range [...]string{"function", "operator", "opclass", "opfamily", "collation", "conversion", "ts_parser", "ts_dict", "ts_template", "ts_config"} {
 		out = append(out, fn("pg_"+name+"_is_visible(oid)", "", yes))
 	}
 	out = append(out, entry{
 		id: "pg_stat_get_numscans(oid)", sig: "int8 f t s", doc: "number of scans of a table or index: not counted",
 		impl: impl{kernel: each(func(c *call) error { return c.setInt(0) })},
 	})
+	out = append(out, fn("pg_type_is_visible(oid)", "", each(typeIsVisible)))
 	out = append(out, entry{id: "pg_statistics_obj_is_visible(oid)", sig: "bool f t s", impl: impl{kernel: yes}})
 	for _, t := range [...]struct {
 		name string
@@ -282,10 +310,17 @@ func catalogFunctions(null, yes, no expr.Kernel) []entry {
 		{"regprocedure", types.OIDRegprocedure},
 		{"regnamespace", types.OIDRegnamespace},
 		{"regrole", types.OIDRegrole},
+		{"regoper", types.OIDRegoper},
+		{"regoperator", types.OIDRegoperator},
+		{"regcollation", types.OIDRegcollation},
 	} {
 		out = append(out, fn("to_"+t.name+"(text)", "", each(func(c *call) error {
 			oid, err := parseReg(c.f.Env, t.oid, c.str(0))
 			if err != nil {
+				switch pgerr.CodeOf(err) {
+				case pgerr.SyntaxError, pgerr.InvalidName, pgerr.InvalidTextRepresentation, pgerr.UndefinedParameter, pgerr.TooManyArguments:
+					return err
+				}
 				c.setNull()
 			}
 			return c.setInt(int64(oid))
