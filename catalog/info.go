@@ -197,32 +197,40 @@ func viewDefinition(o *Object) string {
 }
 
 // IndexDefinition implements expr.CatalogInfo: the statement, or with column > 0 what the index holds at that place.
-func (i *Info) IndexDefinition(oid uint32, column int) (string, bool) {
-	r, index, ok := i.find(oid)
-	if !ok || !index {
+func (i *Info) IndexDefinition(oid uint32, column int, pretty bool) (string, bool) {
+	x, ok := i.index(oid)
+	switch {
+	case !ok:
 		return "", false
-	}
-	if column == 0 {
-		return indexDefinition(r), true
-	}
-	key := r.key()
-	if column < 0 || column > len(key) {
+	case column == 0:
+		return x.definition(pretty), true
+	case column < 0 || column > x.columns():
 		return "", true
+	case column > len(x.def.Keys):
+		a, _ := x.attribute(column - 1)
+		return functions.QuoteIdent(a.Name), true
 	}
-	return functions.QuoteIdent(key[column-1].Name), true
+	return x.plainKey(column-1, pretty), true
 }
 
-func keyList(r *relation) string {
-	var names []string
-	for _, a := range r.key() {
-		names = append(names, functions.QuoteIdent(a.Name))
+// index finds an index by its OID.
+func (i *Info) index(oid uint32) (index, bool) {
+	id, class, _ := splitOID(oid)
+	o, ok := i.Snap.Get(id)
+	if !ok || class != 0 && class != classIndex {
+		return index{}, false
 	}
-	return strings.Join(names, ", ")
-}
-
-func indexDefinition(r *relation) string {
-	return "CREATE UNIQUE INDEX " + functions.QuoteIdent(r.object.Constraint) + " ON " + functions.QuoteIdent(r.schema) + "." + functions.QuoteIdent(r.name) +
-		" USING btree (" + keyList(r) + ")"
+	if o.Kind == Index && o.Index != nil {
+		if o, ok = i.Snap.Get(o.Index.Table); !ok {
+			return index{}, false
+		}
+	}
+	for _, x := range indexesOf(i.Snap, objectRelation(o)) {
+		if x.oid == oid {
+			return x, true
+		}
+	}
+	return index{}, false
 }
 
 // ConstraintDefinition implements expr.CatalogInfo.
@@ -232,13 +240,21 @@ func (i *Info) ConstraintDefinition(oid uint32) (string, bool) {
 	if !ok {
 		return "", false
 	}
-	r := objectRelation(o)
 	switch class {
-	case classPrimaryKey:
-		if r.key() == nil {
+	case classPrimaryKey, classUnique:
+		of := o
+		if class == classUnique && o.Index != nil {
+			of, _ = i.Snap.Get(o.Index.Table)
+		}
+		if of == nil {
 			return "", false
 		}
-		return "PRIMARY KEY (" + keyList(r) + ")", true
+		for _, x := range indexesOf(i.Snap, objectRelation(of)) {
+			if x.constraintOID() == oid {
+				return x.constraint(), true
+			}
+		}
+		return "", false
 	case manyFlag >> classShift:
 		if num < firstCheck || num-firstCheck >= len(o.Checks) {
 			return "", false

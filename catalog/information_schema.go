@@ -252,8 +252,13 @@ type constraint struct {
 
 func (d *SystemData) constraints(r *relation) []constraint {
 	var out []constraint
-	if key := r.key(); key != nil {
-		out = append(out, constraint{name: r.object.Constraint, kind: "PRIMARY KEY", columns: key})
+	for _, x := range d.indexes(r) {
+		switch {
+		case x.def.Primary:
+			out = append(out, constraint{name: x.name, kind: "PRIMARY KEY", columns: x.keyColumns()})
+		case x.def.Constraint:
+			out = append(out, constraint{name: x.name, kind: "UNIQUE", columns: x.keyColumns()})
+		}
 	}
 	for _, c := range r.checks() {
 		out = append(out, constraint{name: c.Name, kind: "CHECK", clause: "(" + parenthesized(c.Text) + ")", columns: r.columnsIn(c.Text)})
@@ -295,12 +300,17 @@ func isCheckConstraints(d *SystemData, w *rowWriter) {
 
 func isKeyColumnUsage(d *SystemData, w *rowWriter) {
 	for _, r := range d.userRelations() {
-		for i, a := range r.key() {
-			w.strs("constraint_catalog", d.Database, "constraint_schema", r.schema, "constraint_name", r.object.Constraint)
-			d.table(w, "table", r)
-			w.str("column_name", a.Name)
-			w.int("ordinal_position", int64(i+1))
-			w.end()
+		for _, x := range d.indexes(r) {
+			if !x.def.Constraint {
+				continue
+			}
+			for i, a := range x.keyColumns() {
+				w.strs("constraint_catalog", d.Database, "constraint_schema", r.schema, "constraint_name", x.name)
+				d.table(w, "table", r)
+				w.str("column_name", a.Name)
+				w.int("ordinal_position", int64(i+1))
+				w.end()
+			}
 		}
 	}
 }
@@ -319,12 +329,14 @@ func isConstraintColumnUsage(d *SystemData, w *rowWriter) {
 
 func isConstraintTableUsage(d *SystemData, w *rowWriter) {
 	for _, r := range d.userRelations() {
-		if r.key() == nil {
-			continue
+		for _, x := range d.indexes(r) {
+			if !x.def.Constraint {
+				continue
+			}
+			d.table(w, "table", r)
+			w.strs("constraint_catalog", d.Database, "constraint_schema", r.schema, "constraint_name", x.name)
+			w.end()
 		}
-		d.table(w, "table", r)
-		w.strs("constraint_catalog", d.Database, "constraint_schema", r.schema, "constraint_name", r.object.Constraint)
-		w.end()
 	}
 }
 

@@ -1,10 +1,14 @@
 package catalog
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
 // Access methods of relations and indexes.
 const (
 	heapOID  = 2
+	hashOID  = 405
 	btreeOID = 403
 )
 
@@ -14,8 +18,8 @@ const pageBytes = 8192
 func pgClass(d *SystemData, w *rowWriter) {
 	for _, r := range d.relations() {
 		d.pgClassRow(w, r)
-		if r.key() != nil {
-			d.pgClassIndexRow(w, r)
+		for _, x := range d.indexes(r) {
+			d.pgClassIndexRow(w, &x)
 		}
 	}
 }
@@ -26,6 +30,9 @@ func (d *SystemData) pgClassRow(w *rowWriter, r *relation) {
 	w.oid("relnamespace", d.namespaceOID(r.schema))
 	w.oid("relowner", ownerOID)
 	w.str("relpersistence", "p")
+	if r.object != nil && r.object.Temporary {
+		w.str("relpersistence", "t")
+	}
 	w.str("relkind", string(r.kind))
 	w.int("relnatts", int64(len(r.columns)))
 	w.bool("relispopulated", true)
@@ -43,7 +50,7 @@ func (d *SystemData) pgClassRow(w *rowWriter, r *relation) {
 		return
 	}
 	w.oid("reltype", rowTypeOID(r.object))
-	w.bool("relhasindex", r.key() != nil)
+	w.bool("relhasindex", len(d.indexes(r)) > 0)
 	w.int("relchecks", int64(len(r.checks())))
 	w.bool("relispopulated", !r.object.Creating)
 	if w.wants("reltuples") {
@@ -59,21 +66,26 @@ func (d *SystemData) pgClassRow(w *rowWriter, r *relation) {
 	w.end()
 }
 
-func (d *SystemData) pgClassIndexRow(w *rowWriter, r *relation) {
-	oid := indexOID(r.object)
-	w.oid("oid", oid)
-	w.str("relname", r.object.Constraint)
-	w.oid("relnamespace", d.namespaceOID(r.schema))
+func (d *SystemData) pgClassIndexRow(w *rowWriter, x *index) {
+	w.oid("oid", x.oid)
+	w.str("relname", x.name)
+	w.oid("relnamespace", d.namespaceOID(x.table.schema))
 	w.oid("relowner", ownerOID)
 	w.oid("relam", btreeOID)
-	w.oid("relfilenode", oid)
+	if x.def.Method == "hash" {
+		w.oid("relam", hashOID)
+	}
+	w.oid("relfilenode", x.oid)
 	w.str("relpersistence", "p")
+	if x.table.object.Temporary {
+		w.str("relpersistence", "t")
+	}
 	w.str("relkind", "i")
 	w.str("relreplident", "n")
-	w.int("relnatts", int64(len(r.key())))
+	w.int("relnatts", int64(x.columns()))
 	w.bool("relispopulated", true)
 	if w.wants("reltuples") {
-		w.float("reltuples", float64(d.rows(r)))
+		w.float("reltuples", float64(d.rows(x.table)))
 	}
 	w.end()
 }
@@ -99,10 +111,17 @@ func pgAttribute(d *SystemData, w *rowWriter) {
 			}
 			w.end()
 		}
-		for i, a := range r.key() {
-			w.oid("attrelid", indexOID(r.object))
-			attributeRow(w, a, int64(i+1))
-			w.end()
+		for _, x := range d.indexes(r) {
+			for i, name := range x.columnNames() {
+				w.oid("attrelid", x.oid)
+				a, ok := x.attribute(i)
+				if !ok {
+					a = attribute{Column: &Column{Type: x.def.Keys[i].Type}}
+				}
+				attributeRow(w, a, int64(i+1))
+				w.str("attname", name)
+				w.end()
+			}
 		}
 	}
 }
@@ -150,34 +169,71 @@ func pgNamespace(d *SystemData, w *rowWriter) {
 	}
 }
 
+// Bits of pg_index.indoption.
+const (
+	indexDesc       = 1
+	indexNullsFirst = 2
+)
+
 func pgIndex(d *SystemData, w *rowWriter) {
 	for _, r := range d.userRelations() {
-		key := r.key()
-		if key == nil {
+		for _, x := range d.indexes(r) {
+			pgIndexRow(w, &x)
+		}
+	}
+}
+
+func pgIndexRow(w *rowWriter, x *index) {
+	n := x.columns()
+	numbers, collations, classes, options := make([]int64, n), make([]int64, len(x.def.Keys)), make([]int64, len(x.def.Keys)), make([]int64, len(x.def.Keys))
+	var exprs []string
+	for i := range n {
+		a, column := x.attribute(i)
+		if column {
+			numbers[i] = a.num
+		}
+		if i >= len(x.def.Keys) {
 			continue
 		}
-		collations, classes, zeros := make([]int64, len(key)), make([]int64, len(key)), make([]int64, len(key))
-		if w.wants("indcollation", "indclass") {
-			for i, a := range key {
-				collations[i], classes[i] = typeDetails(a.Type).collation, btreeClass(a.Type.OID)
-			}
+		k := x.def.Keys[i]
+		t := k.Type
+		if column {
+			t = a.Type
+		} else {
+			exprs = append(exprs, IndexKeyText(k, x.table.object))
 		}
-		w.oid("indexrelid", indexOID(r.object))
-		w.oid("indrelid", r.oid)
-		w.int("indnatts", int64(len(key)))
-		w.int("indnkeyatts", int64(len(key)))
-		w.bool("indisunique", true)
-		w.bool("indisprimary", true)
-		w.bool("indimmediate", true)
-		w.bool("indisvalid", true)
-		w.bool("indisready", true)
-		w.bool("indislive", true)
-		w.array("indkey", r.keyNumbers())
-		w.array("indcollation", collations)
-		w.array("indclass", classes)
-		w.array("indoption", zeros)
-		w.end()
+		if w.wants("indcollation", "indclass") {
+			collations[i], classes[i] = typeDetails(t).collation, btreeClass(t.OID)
+		}
+		if k.Desc {
+			options[i] |= indexDesc
+		}
+		if k.NullsFirst {
+			options[i] |= indexNullsFirst
+		}
 	}
+	w.oid("indexrelid", x.oid)
+	w.oid("indrelid", x.table.oid)
+	w.int("indnatts", int64(n))
+	w.int("indnkeyatts", int64(len(x.def.Keys)))
+	w.bool("indisunique", x.def.Unique)
+	w.bool("indisprimary", x.def.Primary)
+	w.bool("indimmediate", true)
+	ready := x.object == nil || !x.object.Creating
+	w.bool("indisvalid", ready)
+	w.bool("indisready", ready)
+	w.bool("indislive", true)
+	w.array("indkey", numbers)
+	w.array("indcollation", collations)
+	w.array("indclass", classes)
+	w.array("indoption", options)
+	if exprs != nil {
+		w.str("indexprs", strings.Join(exprs, ", "))
+	}
+	if x.def.Where != "" {
+		w.str("indpred", parenthesized(x.def.Where))
+	}
+	w.end()
 }
 
 func pgConstraint(d *SystemData, w *rowWriter) {
@@ -192,11 +248,19 @@ func pgConstraint(d *SystemData, w *rowWriter) {
 		w.bool("conislocal", true)
 	}
 	for _, r := range d.userRelations() {
-		if r.key() != nil {
-			row(r, primaryKeyOID(r.object), r.object.Constraint, "p")
-			w.oid("conindid", indexOID(r.object))
+		for _, x := range d.indexes(r) {
+			oid := x.constraintOID()
+			if oid == 0 {
+				continue
+			}
+			kind := "u"
+			if x.def.Primary {
+				kind = "p"
+			}
+			row(r, oid, x.name, kind)
+			w.oid("conindid", x.oid)
 			w.bool("connoinherit", true)
-			w.array("conkey", r.keyNumbers())
+			w.array("conkey", x.keyNumbers())
 			w.end()
 		}
 		for _, c := range r.checks() {
@@ -241,10 +305,16 @@ func pgDepend(d *SystemData, w *rowWriter) {
 				row(pgClassOID, r.oid, a.num, pgTypeOID, uint32(a.Type.OID), 0, "n")
 			}
 		}
-		if key := r.key(); key != nil {
-			row(pgClassOID, indexOID(r.object), 0, pgConstraintOID, primaryKeyOID(r.object), 0, "i")
-			for _, a := range key {
-				row(pgConstraintOID, primaryKeyOID(r.object), 0, pgClassOID, r.oid, a.num, "a")
+		for _, x := range d.indexes(r) {
+			class, obj := uint32(pgClassOID), x.oid
+			if oid := x.constraintOID(); oid != 0 {
+				row(pgClassOID, x.oid, 0, pgConstraintOID, oid, 0, "i")
+				class, obj = pgConstraintOID, oid
+			}
+			for _, num := range x.keyNumbers() {
+				if num != 0 {
+					row(class, obj, 0, pgClassOID, r.oid, num, "a")
+				}
 			}
 		}
 		for _, c := range r.checks() {
@@ -276,6 +346,9 @@ func pgDescription(d *SystemData, w *rowWriter) {
 	}
 	for _, r := range d.userRelations() {
 		row(pgClassOID, r.oid, 0, r.object.Comment)
+		for _, x := range d.indexes(r) {
+			row(pgClassOID, x.oid, 0, x.comment)
+		}
 		for _, a := range r.columns {
 			row(pgClassOID, r.oid, a.num, a.Comment)
 		}

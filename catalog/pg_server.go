@@ -170,14 +170,13 @@ func pgStatTables(d *SystemData, w *rowWriter) {
 // pgStatIndexes fills pg_stat_*_indexes and pg_statio_*_indexes.
 func pgStatIndexes(d *SystemData, w *rowWriter) {
 	for _, r := range d.userRelations() {
-		if r.key() == nil {
-			continue
+		for _, x := range d.indexes(r) {
+			w.oid("relid", r.oid)
+			w.oid("indexrelid", x.oid)
+			w.strs("schemaname", r.schema, "relname", r.name, "indexrelname", x.name)
+			zeroCounts(w, []string{"idx_scan", "idx_tup_read", "idx_tup_fetch", "idx_blks_read", "idx_blks_hit"})
+			w.end()
 		}
-		w.oid("relid", r.oid)
-		w.oid("indexrelid", indexOID(r.object))
-		w.strs("schemaname", r.schema, "relname", r.name, "indexrelname", r.object.Constraint)
-		zeroCounts(w, []string{"idx_scan", "idx_tup_read", "idx_tup_fetch", "idx_blks_read", "idx_blks_hit"})
-		w.end()
 	}
 }
 
@@ -205,7 +204,7 @@ func pgTables(d *SystemData, w *rowWriter) {
 			continue
 		}
 		w.strs("schemaname", r.schema, "tablename", r.name, "tableowner", OwnerRole)
-		w.bool("hasindexes", r.key() != nil)
+		w.bool("hasindexes", len(d.indexes(r)) > 0)
 		for _, c := range [...]string{"hasrules", "hastriggers", "rowsecurity"} {
 			w.bool(c, false)
 		}
@@ -232,7 +231,7 @@ func pgMatviews(d *SystemData, w *rowWriter) {
 			continue
 		}
 		w.strs("schemaname", r.schema, "matviewname", r.name, "matviewowner", OwnerRole, "definition", viewDefinition(r.object))
-		w.bool("hasindexes", r.key() != nil)
+		w.bool("hasindexes", len(d.indexes(r)) > 0)
 		w.bool("ispopulated", !r.object.Creating)
 		w.end()
 	}
@@ -240,10 +239,9 @@ func pgMatviews(d *SystemData, w *rowWriter) {
 
 func pgIndexes(d *SystemData, w *rowWriter) {
 	for _, r := range d.userRelations() {
-		if r.key() == nil {
-			continue
+		for _, x := range d.indexes(r) {
+			w.strs("schemaname", r.schema, "tablename", r.name, "indexname", x.name, "indexdef", x.definition(false))
+			w.end()
 		}
-		w.strs("schemaname", r.schema, "tablename", r.name, "indexname", r.object.Constraint, "indexdef", indexDefinition(r))
-		w.end()
 	}
 }

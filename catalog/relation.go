@@ -34,6 +34,8 @@ func relKind(k Kind) byte {
 		return 'v'
 	case MaterializedView:
 		return 'm'
+	case Index:
+		return 'i'
 	}
 	return 'r'
 }
@@ -58,11 +60,11 @@ func systemRelation(s *SystemRelation) *relation {
 	return r
 }
 
-// userRelations lists users' relations by id.
+// userRelations lists users' relations by id; indexes belong to theirs.
 func (d *SystemData) userRelations() []*relation {
 	var out []*relation
 	for _, o := range d.Snap.Objects() {
-		if relationOID(o) != 0 {
+		if relationOID(o) != 0 && o.Kind != Index {
 			out = append(out, objectRelation(o))
 		}
 	}
@@ -91,7 +93,7 @@ func (r *relation) num(pos int) int64 {
 	return 0
 }
 
-// key returns the columns of the primary key that the user declared; nil when there is none.
+// key returns the columns of the primary key that the table was created with; nil when there is none.
 func (r *relation) key() []attribute {
 	if r.object == nil || r.object.Constraint == "" {
 		return nil
@@ -101,15 +103,6 @@ func (r *relation) key() []attribute {
 		if n := r.num(pos); n > 0 {
 			out = append(out, r.columns[n-1])
 		}
-	}
-	return out
-}
-
-// keyNumbers returns the attnums of the primary key's columns.
-func (r *relation) keyNumbers() []int64 {
-	var out []int64
-	for _, a := range r.key() {
-		out = append(out, a.num)
 	}
 	return out
 }

@@ -307,12 +307,12 @@ func TestInfo(t *testing.T) {
 	require.False(t, info.RelationVisible(oid("shop.s"), path))
 	require.True(t, info.RelationVisible(oid("t_pkey"), path))
 	require.False(t, info.RelationVisible(99, path))
-	def, ok := info.IndexDefinition(oid("t_pkey"), 0)
+	def, ok := info.IndexDefinition(oid("t_pkey"), 0, false)
 	require.True(t, ok)
 	require.Equal(t, `CREATE UNIQUE INDEX t_pkey ON public.t USING btree (id, "Big")`, def)
-	def, _ = info.IndexDefinition(oid("t_pkey"), 2)
+	def, _ = info.IndexDefinition(oid("t_pkey"), 2, false)
 	require.Equal(t, `"Big"`, def)
-	_, ok = info.IndexDefinition(oid("t"), 0)
+	_, ok = info.IndexDefinition(oid("t"), 0, false)
 	require.False(t, ok)
 	var defs []string
 	for _, c := range table(t, d, "pg_catalog", "pg_constraint") {

@@ -145,7 +145,7 @@ func (c *clock) tick(ctx context.Context) (epoch uint64, err error) {
 func (c *clock) close(changed []*Table) uint64 {
 	epoch := c.closed.Load() + 1
 	for _, t := range changed {
-		t.rel.publish(epoch, epoch-1, t.view())
+		t.publish(epoch, epoch-1)
 		t.rel.Log.Seal(epoch)
 	}
 	c.closedAt[epoch%closeTimes].Store(time.Now().UnixNano())

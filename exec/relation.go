@@ -42,6 +42,7 @@ type Version struct {
 
 	through uint64 // the content is the same up to this epoch; for the newest version Relation.Closed decides
 	views   []*state.View
+	indexes []indexView // of tables
 	refs    atomic.Int64
 }
 
@@ -55,6 +56,9 @@ func (v *Version) Release() {
 	if v.refs.Add(-1) == 0 {
 		for _, w := range v.views {
 			w.Close()
+		}
+		for _, x := range v.indexes {
+			x.view.Close()
 		}
 	}
 }
@@ -78,7 +82,12 @@ func (r *Relation) KeyGroupOf(key []types.Datum) uint16 {
 
 // publish makes a new version visible. through is the last epoch at which the previous version was still the content.
 func (r *Relation) publish(epoch, through uint64, views []*state.View) {
-	v := &Version{Relation: r, Epoch: epoch, views: views}
+	r.publishIndexed(epoch, through, views, nil)
+}
+
+// publishIndexed is publish with the contents of the relation's indexes.
+func (r *Relation) publishIndexed(epoch, through uint64, views []*state.View, indexes []indexView) {
+	v := &Version{Relation: r, Epoch: epoch, views: views, indexes: indexes}
 	v.refs.Store(1)
 	for _, w := range views {
 		v.Rows += w.Len()

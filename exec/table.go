@@ -34,8 +34,9 @@ type TableWrite struct {
 
 // Table is the runtime of a base table. Everything but its relation belongs to the clock's goroutine.
 type Table struct {
-	rel  *Relation
-	part *state.Part
+	rel     *Relation
+	part    *state.Part
+	indexes []*tableIndex
 }
 
 func (t *Table) view() []*state.View { return []*state.View{t.part.View()} }
@@ -100,9 +101,12 @@ func (e *Engine) CreateTable(ctx context.Context, id uint64, name string, schema
 		if err != nil {
 			return
 		}
+		if e.acker != nil {
+			clearPart(p) // ids of schema changes that a crash undid are given out again
+		}
 		t := &Table{rel: r, part: p}
 		e.tables.byID[id] = t
-		r.publish(e.clock.closed.Load(), e.clock.closed.Load(), t.view())
+		t.publish(e.clock.closed.Load(), e.clock.closed.Load())
 	}
 	if e.acker == nil { // before Start nobody else is there
 		create()
@@ -131,14 +135,9 @@ func (e *Engine) DropTable(ctx context.Context, id uint64) error {
 }
 
 func (t *Table) clear() {
-	it := t.part.ScanAll()
-	var keys [][]byte
-	for it.Next() {
-		keys = append(keys, append([]byte(nil), it.Key()...))
-	}
-	it.Close()
-	for _, k := range keys {
-		t.part.Delete(0, k)
+	clearPart(t.part)
+	for _, x := range t.indexes {
+		clearPart(x.part)
 	}
 }
 
@@ -278,6 +277,14 @@ func (c *clock) sync() error {
 	return nil
 }
 
+// syncAll makes everything durable that was committed. Runs on the owner.
+func (c *clock) syncAll() error {
+	if c.unsynced.lsn == 0 || c.engine.cfg.WAL == nil {
+		return nil
+	}
+	return c.sync()
+}
+
 // syncLate makes transactions durable that did not wait for it. Runs on the owner.
 func (c *clock) syncLate() {
 	if c.unsynced.lsn == 0 {
@@ -336,8 +343,7 @@ func (tb *tables) apply(writes []TableWrite, undo []undoStep) ([]undoStep, error
 			case ch.Old == nil && ok && !ch.Absent:
 				return undo, w.duplicate(ch.New)
 			case ch.Old == nil && ok, ch.Old != nil && (!ok || string(cur) != string(ch.Old)):
-				return undo, pgerr.Newf(pgerr.SerializationFailure, "could not serialize access due to concurrent update").
-					WithHint("The transaction might succeed if retried.")
+				return undo, errConcurrentUpdate()
 			}
 			step := undoStep{part: t.part, key: ch.Key}
 			if ok {
@@ -348,6 +354,12 @@ func (tb *tables) apply(writes []TableWrite, undo []undoStep) ([]undoStep, error
 				t.part.Delete(0, ch.Key)
 			} else {
 				t.part.Put(0, ch.Key, ch.New)
+			}
+		}
+		if len(t.indexes) > 0 {
+			var err error
+			if undo, err = t.changeIndexes(w.Changes, undo, true); err != nil {
+				return undo, err
 			}
 		}
 	}
@@ -479,10 +491,10 @@ func (r *recordReader) bytes(n uint64) []byte {
 // not exist any more are skipped. Call it after CreateTable and after the readers attached, before Start. It returns the newest epoch seen.
 func (e *Engine) Replay(from uint64) (uint64, error) {
 	last := e.clock.closed.Load()
-	if e.cfg.WAL == nil {
-		return last, nil
-	}
 	tb := e.tables
+	if e.cfg.WAL == nil {
+		return last, tb.refillIndexes()
+	}
 	open := map[uint64]*Table{}
 	finish := func() {
 		changed := make([]*Table, 0, len(open))
@@ -532,6 +544,9 @@ func (e *Engine) Replay(from uint64) (uint64, error) {
 			}
 			if t != nil && len(changes) > 0 {
 				open[id] = t
+				if _, err := t.changeIndexes(changes, nil, false); err != nil {
+					return err
+				}
 				if t.rel.Log.HasReaders() {
 					if c := t.log(epoch, types.NewChunk(t.rel.Types), changes); c.N > 0 {
 						t.rel.Log.Append(epoch, c)
@@ -552,7 +567,7 @@ func (e *Engine) Replay(from uint64) (uint64, error) {
 		finish()
 	}
 	e.clock.closed.Store(max(last, e.clock.closed.Load()))
-	return last, nil
+	return last, tb.refillIndexes()
 }
 
 func (tb *tables) mark(epoch, lsn uint64) {

@@ -61,6 +61,29 @@ type Relation struct {
 	// Virtual names a System relation to the server.
 	Virtual string
 	Rows    int64 // estimate, 0 when unknown
+	// Constraint names the primary key, "" when the key is hidden. Ordered reports that rows are stored in order of the key.
+	Constraint string
+	Ordered    bool
+	Indexes    []RelIndex
+}
+
+// RelIndex is an index of a table that has all its rows.
+type RelIndex struct {
+	ID               uint64
+	Name             string
+	Keys             []RelIndexKey
+	Unique           bool
+	NullsNotDistinct bool
+	Constraint       bool       // UNIQUE or PRIMARY KEY, not only a unique index
+	Where            *sql.Query // of a partial index
+	SearchPath       []string
+}
+
+// RelIndexKey is a column of the relation, or with Column -1 an expression over its columns.
+type RelIndexKey struct {
+	Column           int
+	Expr             *sql.Query
+	Desc, NullsFirst bool
 }
 
 // RelWatermark is WATERMARK FOR column AS expr.
@@ -124,9 +147,10 @@ type PlannedChange struct {
 
 // PlannedConflict is the ON CONFLICT clause of an INSERT.
 type PlannedConflict struct {
-	Columns    []int // stored columns of the arbiter, nil = any unique constraint
-	Constraint string
-	DoNothing  bool
+	// Arbiters are the unique indexes whose conflicts are handled; with Any all are. Key reports that the primary key is one of them.
+	Arbiters  []uint64
+	Key, Any  bool
+	DoNothing bool
 	// Set gives the whole new row over the existing row's stored columns, then the proposed row's. Where is a condition over the same, nil = always.
 	Set   []*expr.Expr
 	Where *expr.Expr

@@ -61,7 +61,7 @@ func (c *fakeCatalog) define(t testing.TB, line string) {
 			switch {
 			case w == "pk":
 				col.NotNull = true
-				r.Key = append(r.Key, i)
+				r.Key, r.Constraint = append(r.Key, i), name+"_pkey"
 			case w == "notnull":
 				col.NotNull = true
 			case strings.HasPrefix(w, "default="):

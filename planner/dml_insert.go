@@ -200,42 +200,25 @@ func (b *binder) insertSelect(s *sql.Insert, q *pgext.Query, rel *Relation, cols
 }
 
 func (b *binder) onConflict(c *sql.OnConflict, rel *Relation, name string) (*PlannedConflict, error) {
-	out := &PlannedConflict{DoNothing: c.DoNothing, Constraint: c.Constraint}
-	if c.Target != nil {
-		sel := pgext.QueryOf(c.Target.Stmt).Select
-		if sel.Where != nil {
-			return nil, pgerr.Newf(pgerr.FeatureNotSupported, "partial indexes are not supported as conflict targets").At(c.Pos)
-		}
-		for _, t := range sel.Targets {
-			col, ok := pgext.ExprOf(t.X).(*pgext.Column)
-			if !ok {
-				return nil, pgerr.Newf(pgerr.FeatureNotSupported, "expressions are not supported as conflict targets").At(t.Pos)
-			}
-			i := rel.column(col.Names[len(col.Names)-1])
-			if i < 0 {
-				return nil, pgerr.Newf(pgerr.UndefinedColumn, "column \"%s\" does not exist", col.Names[len(col.Names)-1]).At(t.Pos)
-			}
-			out.Columns = append(out.Columns, i)
-		}
-		if !sameSet(out.Columns, rel.Key) {
-			return nil, pgerr.Newf(pgerr.InvalidColumnReference, "there is no unique or exclusion constraint matching the ON CONFLICT specification")
-		}
-	}
-	if c.DoNothing {
-		return out, nil
-	}
-	if c.Target == nil && c.Constraint == "" {
-		return nil, pgerr.Newf(pgerr.SyntaxError, "ON CONFLICT DO UPDATE requires inference specification or constraint name").
-			WithHint("For example, ON CONFLICT (column_name).").At(c.Pos)
-	}
+	out := &PlannedConflict{DoNothing: c.DoNothing}
 	old, proposed := make([]int, len(rel.Columns)), make([]int, len(rel.Columns))
 	for i, col := range rel.Columns {
 		old[i] = b.md.add(col.Name, col.Type)
 	}
+	sc := rowScope(rel, name, old)
+	if err := b.arbiters(c, out, rel, sc, old); err != nil {
+		return nil, err
+	}
+	if c.DoNothing {
+		return out, nil
+	}
+	if out.Any {
+		return nil, pgerr.Newf(pgerr.SyntaxError, "ON CONFLICT DO UPDATE requires inference specification or constraint name").
+			WithHint("For example, ON CONFLICT (column_name).").At(c.Pos)
+	}
 	for i, col := range rel.Columns {
 		proposed[i] = b.md.add(col.Name, col.Type)
 	}
-	sc := rowScope(rel, name, old)
 	ex := rowScope(rel, "excluded", proposed)
 	sc.tables = append(sc.tables, ex.tables...)
 	x := &exprCtx{b: b, sc: sc, ev: &env{}, clause: "ON CONFLICT"}
@@ -263,17 +246,4 @@ func (b *binder) onConflict(c *sql.OnConflict, rel *Relation, name string) (*Pla
 		out.Where = ph.exprOver(b.fold(where), ids)
 	}
 	return out, nil
-}
-
-func sameSet(a, c []int) bool {
-	x, y := toSet(a), toSet(c)
-	if len(x) != len(y) {
-		return false
-	}
-	for k := range x {
-		if !y[k] {
-			return false
-		}
-	}
-	return true
 }

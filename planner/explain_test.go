@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -75,7 +76,7 @@ func explainChange(t *testing.T, text string, o planner.Options) string {
 		for _, e := range c.Set {
 			es = append(es, expr.String(e, both))
 		}
-		out = append(out, fmt.Sprintf("On Conflict %v: nothing=%v set %s", c.Columns, c.DoNothing, strings.Join(es, ", ")))
+		out = append(out, fmt.Sprintf("On Conflict %v: nothing=%v set %s", arbitersOf(p), c.DoNothing, strings.Join(es, ", ")))
 		if c.Where != nil {
 			out = append(out, "Conflict Condition: "+expr.String(c.Where, both))
 		}
@@ -170,4 +171,20 @@ func BenchmarkPlan(b *testing.B) {
 			}
 		})
 	}
+}
+
+// arbitersOf names what ON CONFLICT watches.
+func arbitersOf(p *planner.PlannedChange) []string {
+	var out []string
+	if p.OnConflict.Key {
+		for _, k := range p.Target.Key {
+			out = append(out, p.Target.Columns[k].Name)
+		}
+	}
+	for _, x := range p.Target.Indexes {
+		if slices.Contains(p.OnConflict.Arbiters, x.ID) {
+			out = append(out, x.Name)
+		}
+	}
+	return out
 }

@@ -105,8 +105,8 @@ func (d *dispatch) columnsOf(def *sql.TableDef, o *catalog.Object) error {
 			return pgerr.Newf(pgerr.FeatureNotSupported, "identity columns are not supported").At(c.Pos)
 		case c.References != nil:
 			return pgerr.Newf(pgerr.FeatureNotSupported, "foreign keys are not supported").At(c.References.Pos)
-		case c.Unique:
-			return pgerr.Newf(pgerr.FeatureNotSupported, "UNIQUE constraints are not supported").At(c.Pos).WithHint("Use PRIMARY KEY.")
+		case c.Unique && o.Kind != catalog.Table:
+			return pgerr.Newf(pgerr.FeatureNotSupported, "UNIQUE constraints of sources are not supported").At(c.Pos)
 		case c.Generated != nil && o.Kind == catalog.Source:
 			return pgerr.Newf(pgerr.FeatureNotSupported, "generated columns of sources are not supported").At(c.Pos).WithHint("Compute the column in a view.")
 		case c.Type == nil:
@@ -129,7 +129,7 @@ func (d *dispatch) columnsOf(def *sql.TableDef, o *catalog.Object) error {
 		}
 		o.Columns = append(o.Columns, col)
 		if c.PrimaryKey {
-			if err := setKey([]sql.Ident{{Name: c.Name, Pos: c.Pos}}, "", c.Pos); err != nil {
+			if err := setKey([]sql.Ident{{Name: c.Name, Pos: c.Pos}}, c.KeyName, c.Pos); err != nil {
 				return err
 			}
 		}
@@ -148,7 +148,9 @@ func (d *dispatch) columnsOf(def *sql.TableDef, o *catalog.Object) error {
 		case sql.ConstraintCheck:
 			d.addCheck(o, tc)
 		case sql.ConstraintUnique:
-			return pgerr.Newf(pgerr.FeatureNotSupported, "UNIQUE constraints are not supported").At(tc.Pos).WithHint("Use PRIMARY KEY.")
+			if o.Kind != catalog.Table {
+				return pgerr.Newf(pgerr.FeatureNotSupported, "UNIQUE constraints of sources are not supported").At(tc.Pos)
+			}
 		case sql.ConstraintForeignKey:
 			return pgerr.Newf(pgerr.FeatureNotSupported, "foreign keys are not supported").At(tc.Pos)
 		}
@@ -305,18 +307,22 @@ func (d *dispatch) createTable(st *sql.CreateTable) error {
 	if err := d.columnsOf(&st.TableDef, o); err != nil {
 		return err
 	}
-	return d.addTable(o, "CREATE TABLE")
+	indexes, err := d.uniqueIndexes(&st.TableDef, o)
+	if err != nil {
+		return err
+	}
+	return d.addTable(o, "CREATE TABLE", indexes...)
 }
 
 // addTable gives the table its hidden key where it has none, stores and opens it.
-func (d *dispatch) addTable(o *catalog.Object, tag string) error {
-	if err := d.storeTable(o); err != nil {
+func (d *dispatch) addTable(o *catalog.Object, tag string, indexes ...*catalog.Object) error {
+	if err := d.storeTable(o, indexes...); err != nil {
 		return err
 	}
 	return d.complete(tag)
 }
 
-func (d *dispatch) storeTable(o *catalog.Object) error {
+func (d *dispatch) storeTable(o *catalog.Object, indexes ...*catalog.Object) error {
 	srv := d.ss.srv
 	if len(o.Key) == 0 {
 		o.Columns = append(o.Columns, catalog.Column{Name: rowIDColumn, Type: types.Int8, Hidden: true})
@@ -324,12 +330,30 @@ func (d *dispatch) storeTable(o *catalog.Object) error {
 	}
 	if err := d.ss.update(func(tx *catalog.Tx) error {
 		o.ID = tx.NextID()
-		return tx.Add(o)
+		if err := tx.Add(o); err != nil {
+			return err
+		}
+		for _, x := range indexes {
+			x.ID, x.Index.Table = tx.NextID(), o.ID
+			if err := tx.Add(x); err != nil {
+				return err
+			}
+		}
+		return nil
 	}); err != nil {
 		return err
 	}
-	if err := srv.openTable(d.ctx, o); err != nil {
-		return errors.Join(err, d.ss.update(func(tx *catalog.Tx) error { tx.Remove(o.ID); return nil }))
+	err := srv.openTable(d.ctx, o)
+	if err == nil {
+		err = srv.createIndexes(d.ctx, d.ss.snapshot(), o, indexes)
+	}
+	if err != nil {
+		return errors.Join(err, d.ss.update(func(tx *catalog.Tx) error {
+			for _, x := range append(indexes, o) {
+				tx.Remove(x.ID)
+			}
+			return nil
+		}), srv.closeTable(context.WithoutCancel(d.ctx), o.ID))
 	}
 	d.atRollback(func(ctx context.Context) error { return srv.closeTable(ctx, o.ID) })
 	return nil
@@ -411,7 +435,9 @@ func (d *dispatch) fill(o *catalog.Object, p *prepared) (int64, error) {
 					one.Cols[k].Append(c.Cols[k], c.Row(i))
 				}
 				one.Cols[len(o.Columns)-1] = id
-				w.put(types.AppendKey(nil, id, 0, false, false), nil, types.AppendRow(nil, one.Cols, 0))
+				if err := w.put(types.AppendKey(nil, id, 0, false, false), nil, types.AppendRow(nil, one.Cols, 0)); err != nil {
+					return err
+				}
 				n++
 			}
 		}

@@ -34,10 +34,12 @@ func (d *dispatch) createSchema(st *sql.CreateSchema) error {
 
 var dropTags = map[sql.ObjectKind]string{
 	sql.KindTable: "DROP TABLE", sql.KindView: "DROP VIEW", sql.KindMaterializedView: "DROP MATERIALIZED VIEW", sql.KindSource: "DROP SOURCE", sql.KindSchema: "DROP SCHEMA",
+	sql.KindIndex: "DROP INDEX",
 }
 
 var dropKinds = map[sql.ObjectKind]catalog.Kind{
 	sql.KindTable: catalog.Table, sql.KindView: catalog.View, sql.KindMaterializedView: catalog.MaterializedView, sql.KindSource: catalog.Source,
+	sql.KindIndex: catalog.Index,
 }
 
 func (d *dispatch) drop(st *sql.Drop) error {
@@ -76,16 +78,23 @@ func (d *dispatch) drop(st *sql.Drop) error {
 			}
 			spaces = append(spaces, n.Name)
 			for _, o := range snap.Objects() {
-				if o.Schema == n.Name {
+				if o.Schema == n.Name && o.Kind != catalog.Index {
 					targets = append(targets, o)
 				}
 			}
 			continue
 		}
 		o, ok := d.ss.resolve(n)
+		if table, primary := d.ss.primaryIndexNamed(n); !ok && primary && st.Kind == sql.KindIndex {
+			return requiredBy(n.Name, n.Name, table)
+		}
 		if !ok {
 			if !st.IfExists {
-				return pgerr.Newf(pgerr.UndefinedTable, "%s %q does not exist", st.Kind, n.Key())
+				code := pgerr.UndefinedTable
+				if st.Kind == sql.KindIndex {
+					code = pgerr.UndefinedObject
+				}
+				return pgerr.Newf(code, "%s %q does not exist", st.Kind, n.Key())
 			}
 			if err := d.ss.notice("NOTICE", pgerr.SuccessfulCompletion, "%s %q does not exist, skipping", st.Kind, n.Key()); err != nil {
 				return err
@@ -93,7 +102,12 @@ func (d *dispatch) drop(st *sql.Drop) error {
 			continue
 		}
 		if o.Kind != dropKinds[st.Kind] {
-			return pgerr.Newf(pgerr.WrongObjectType, "%q is not a %s", n.Name, st.Kind).WithHint("Use DROP %s to remove a %s.", strings.ToUpper(string(o.Kind)), o.Kind)
+			return pgerr.Newf(pgerr.WrongObjectType, "%q is not %s %s", n.Name, article(string(st.Kind)), st.Kind).WithHint("Use DROP %s to remove %s %s.", strings.ToUpper(string(o.Kind)), article(string(o.Kind)), o.Kind)
+		}
+		if o.Kind == catalog.Index {
+			if err := d.mayDropIndex(o); err != nil {
+				return err
+			}
 		}
 		targets = append(targets, o)
 	}
@@ -175,6 +189,14 @@ func (d *dispatch) withDependents(snap *catalog.Snapshot, targets []*catalog.Obj
 			all = append(all, o)
 		}
 	}
+	// Indexes go with their tables, without a word.
+	for _, t := range all {
+		for _, x := range snap.IndexesOf(t.ID) {
+			if !has(all, x) {
+				all = append(all, x)
+			}
+		}
+	}
 	// Younger objects depend on older ones, never the other way round.
 	slices.SortFunc(all, func(a, b *catalog.Object) int { return int(int64(b.ID) - int64(a.ID)) })
 	return all, nil
@@ -200,6 +222,8 @@ func (d *dispatch) dropObjects(objs []*catalog.Object) error {
 			switch o.Kind {
 			case catalog.MaterializedView:
 				err = errors.Join(err, srv.closeJob(o.ID))
+			case catalog.Index:
+				err = errors.Join(err, srv.engine.DropIndex(ctx, o.Index.Table, o.ID))
 			case catalog.Table:
 				err = errors.Join(err, srv.closeTable(ctx, o.ID))
 			}
@@ -245,4 +269,11 @@ func (d *dispatch) describe(o *catalog.Object) string {
 		name = qualified(o)
 	}
 	return string(o.Kind) + " " + name
+}
+
+func article(noun string) string {
+	if strings.ContainsRune("aeiou", rune(noun[0])) {
+		return "an"
+	}
+	return "a"
 }

@@ -72,7 +72,7 @@ func TestMistakesInDDL(t *testing.T) {
 		{"COMMENT ON TABLE v IS 'x'", "42809", `"v" is not a table`},
 		{"EXPLAIN EXECUTE nope", "26000", ""},
 		{"LOCK TABLE n", "25P01", "LOCK TABLE can only be used in transaction blocks"},
-		{"CREATE INDEX ON n (a)", "0A000", ""},
+		{"CREATE INDEX ON n USING gin (a)", "42704", `access method "gin" does not exist`},
 		{"PREPARE p AS SELECT nope", "42703", ""},
 		{"EXECUTE nope", "26000", `prepared statement "nope" does not exist`},
 	} {

@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/streamdb/streamdb/catalog"
 	"github.com/streamdb/streamdb/exec"
@@ -44,9 +45,6 @@ func (d *dispatch) change(st sql.Statement) error {
 	if !ok || obj.Kind != catalog.Table {
 		return pgerr.Newf(pgerr.WrongObjectType, "cannot change %q", p.change.Target.Name).WithHint("Only tables can be written to.")
 	}
-	if oc := p.change.OnConflict; oc != nil && oc.Constraint != "" && oc.Constraint != obj.Constraint {
-		return pgerr.Newf(pgerr.UndefinedObject, "constraint %q for table %q does not exist", oc.Constraint, obj.Name)
-	}
 	// Alone in its transaction the statement can be run again after a conflict, and UPDATE and DELETE wait for each other instead.
 	alone := !ss.tx.explicit && len(ss.tx.writes) == 0 && d.last
 	_, insert := st.(*sql.Insert)
@@ -73,6 +71,9 @@ type changer struct {
 	rows  int64
 	seen  map[string]bool // keys of the rows that the statement has updated
 	moves []move
+	early bool // duplicates are found by the statement, not by the commit
+	// updated are the keys of rows whose place in unique indexes is looked at when all have moved.
+	updated []string
 
 	checks    []*expr.Program
 	returning []*expr.Program
@@ -125,6 +126,12 @@ func (c *changer) run() error {
 		return err
 	}
 	c.w = ss.tx.table(c.rel, c.obj.Constraint)
+	c.early = needTarget
+	if needTarget {
+		if err := c.w.keep(ss, c.obj); err != nil {
+			return err
+		}
+	}
 	q := &exec.Query{Plan: c.p.change.Plan, Env: c.env, Pinned: pins, Virtual: c.virtual, Overlay: ss.tx.overlay()}
 	if q.Virtual == nil {
 		q.Virtual = &systemTables{ss: ss}
@@ -147,7 +154,17 @@ func (c *changer) run() error {
 	if err := ss.srv.engine.Run(c.d.ctx, q); err != nil {
 		return err
 	}
-	return c.applyMoves()
+	if err := c.applyMoves(current); err != nil {
+		return err
+	}
+	for _, key := range c.updated {
+		if ch := c.w.changes[key]; ch != nil && ch.New != nil {
+			if err := c.checkUnique(current, ch.Key, ch.New); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (c *changer) compile() error {
@@ -198,7 +215,9 @@ func (c *changer) row(ch *types.Chunk, r int, current *exec.Version) error {
 		c.rows--
 		return nil
 	}
-	c.w.put(key, row, nil)
+	if err := c.w.put(key, row, nil); err != nil {
+		return err
+	}
 	return c.returnRow(old, ch.Cols[n:n+c.p.change.Extra], r)
 }
 
@@ -224,42 +243,72 @@ func (c *changer) insert(ch *types.Chunk, r int, current *exec.Version) error {
 		return err
 	}
 	key, row := c.encode(ch, r)
-	exists := false
-	var existing []byte
-	if e, mine := c.w.changes[string(key)]; mine {
-		exists, existing = e.New != nil, e.New
-	} else if current != nil && c.obj.Constraint != "" {
-		var err error
-		if existing, exists, err = current.Get(0, key); err != nil {
+	named := current
+	if c.obj.Constraint == "" {
+		named = nil // nobody has had the row number before
+	}
+	existing, exists, err := c.current(named, key)
+	if err != nil {
+		return err
+	}
+	oc := c.p.change.OnConflict
+	if exists && (oc == nil || !oc.Key) {
+		return c.duplicate(ch, r)
+	}
+	at := key
+	for _, u := range c.w.unique {
+		if exists || oc == nil || !slices.Contains(oc.Arbiters, u.enc.Spec.ID) {
+			continue
+		}
+		other, taken, err := u.taken(c.w, current, key, row)
+		if err != nil {
 			return err
+		}
+		if taken {
+			at = []byte(other)
+			if existing, exists, err = c.current(current, at); err != nil {
+				return err
+			}
 		}
 	}
 	if !exists {
+		if err := c.checkUnique(current, key, row); err != nil {
+			return err
+		}
 		old := []byte(nil)
 		if e, mine := c.w.changes[string(key)]; mine {
 			old = e.Old
 		}
-		c.w.put(key, old, row)
-		if c.p.change.OnConflict != nil {
+		if err := c.w.put(key, old, row); err != nil {
+			return err
+		}
+		if oc != nil {
 			// Had it seen a row there, the statement would have done something else.
 			c.w.changes[string(key)].Absent = true
 			c.touch(key)
 		}
 		return c.returnRow(ch, nil, r)
 	}
-	oc := c.p.change.OnConflict
-	if oc == nil {
-		return c.duplicate(ch, r)
-	}
 	c.rows--
 	if oc.DoNothing {
 		return nil
 	}
-	if c.seen[string(key)] {
+	if c.seen[string(at)] {
 		return pgerr.Newf(pgerr.CardinalityViolation, "ON CONFLICT DO UPDATE command cannot affect row a second time").
 			WithHint("Ensure that no rows proposed for insertion within the same command have duplicate constrained values.")
 	}
-	return c.conflict(oc, append([]byte(nil), existing...), key, ch, r)
+	return c.conflict(oc, append([]byte(nil), existing...), at, ch, r)
+}
+
+// current returns the row at key as the statement sees it.
+func (c *changer) current(v *exec.Version, key []byte) (row []byte, ok bool, err error) {
+	if e, mine := c.w.changes[string(key)]; mine {
+		return e.New, e.New != nil, nil
+	}
+	if v == nil {
+		return nil, false, nil
+	}
+	return v.Get(0, key)
 }
 
 // conflict is ON CONFLICT DO UPDATE of one row.
@@ -295,12 +344,11 @@ func (c *changer) conflict(oc *planner.PlannedConflict, existing, key []byte, pr
 		return err
 	}
 	newKey, row := c.encode(next, 0)
-	if string(newKey) != string(key) {
-		return pgerr.Newf(pgerr.FeatureNotSupported, "ON CONFLICT DO UPDATE cannot change the primary key")
-	}
 	c.rows++
-	c.w.put(key, existing, row)
 	c.touch(key)
+	if err := c.replace(key, existing, newKey, row); err != nil {
+		return err
+	}
 	return c.returnRow(next, nil, 0)
 }
 
@@ -336,29 +384,44 @@ func (c *changer) update(old, next *types.Chunk, extra []*types.Vector, r int) e
 		return err
 	}
 	newKey, newRow := c.encode(next, r)
-	if string(newKey) == string(oldKey) {
-		c.w.put(oldKey, oldRow, newRow)
-	} else {
-		// New keys are taken after all old ones are free: SET id = id + 1 must not stumble over itself.
-		c.w.put(oldKey, oldRow, nil)
-		c.moves = append(c.moves, move{key: newKey, row: newRow})
+	if err := c.replace(oldKey, oldRow, newKey, newRow); err != nil {
+		return err
 	}
 	return c.returnRow(next, extra, r)
+}
+
+// replace changes a row. Whether its new place in unique indexes is free is looked at when all rows have left their old ones.
+func (c *changer) replace(oldKey, oldRow, newKey, newRow []byte) error {
+	if c.early && len(c.w.unique) > 0 {
+		c.updated = append(c.updated, string(newKey))
+	}
+	if string(newKey) == string(oldKey) {
+		return c.w.put(oldKey, oldRow, newRow)
+	}
+	// New keys are taken after all old ones are free: SET id = id + 1 must not stumble over itself.
+	c.moves = append(c.moves, move{key: newKey, row: newRow})
+	return c.w.put(oldKey, oldRow, nil)
 }
 
 // move is an updated row whose key has changed.
 type move struct{ key, row []byte }
 
-func (c *changer) applyMoves() error {
+func (c *changer) applyMoves(current *exec.Version) error {
 	for _, m := range c.moves {
-		if e, mine := c.w.changes[string(m.key)]; mine && e.New != nil {
+		_, taken, err := c.current(current, m.key)
+		if err != nil {
+			return err
+		}
+		if taken {
 			ch := types.NewChunk(c.rel.Types)
 			if _, err := types.DecodeRow(m.row, ch.Cols); err != nil {
 				return err
 			}
 			return c.duplicate(ch, 0)
 		}
-		c.w.put(m.key, nil, m.row)
+		if err := c.w.put(m.key, nil, m.row); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -113,7 +113,10 @@ func (c *planCatalog) relation(o *catalog.Object) (*planner.Relation, bool) {
 	}
 	switch o.Kind {
 	case catalog.Table:
-		r.Kind = planner.Table
+		r.Kind, r.Constraint, r.Ordered = planner.Table, o.Constraint, true
+		r.Indexes = c.indexes(o)
+	case catalog.Index:
+		r.Kind = planner.Index
 	case catalog.MaterializedView:
 		r.Kind = planner.MaterializedView
 	case catalog.View:
@@ -139,6 +142,25 @@ func (c *planCatalog) relation(o *catalog.Object) (*planner.Relation, bool) {
 	}
 	c.cache[o.ID] = r
 	return r, true
+}
+
+// indexes lists the indexes of a table that are complete.
+func (c *planCatalog) indexes(o *catalog.Object) []planner.RelIndex {
+	var out []planner.RelIndex
+	for _, x := range c.snap.IndexesOf(o.ID) {
+		if x.Creating {
+			continue
+		}
+		ri := planner.RelIndex{
+			ID: x.ID, Name: x.Name, Unique: x.Index.Unique, NullsNotDistinct: x.Index.NullsNotDistinct, Constraint: x.Index.Constraint,
+			Where: c.expression(x.Index.Where), SearchPath: x.SearchPath,
+		}
+		for _, k := range x.Index.Keys {
+			ri.Keys = append(ri.Keys, planner.RelIndexKey{Column: k.Column, Expr: c.expression(k.Expr), Desc: k.Desc, NullsFirst: k.NullsFirst})
+		}
+		out = append(out, ri)
+	}
+	return out
 }
 
 func (c *planCatalog) expression(text string) *sql.Query {

@@ -302,6 +302,10 @@ func (s *Server) restore(ctx context.Context, m *checkpoint.Manifest) error {
 	var starting []*exec.Job
 	for _, o := range s.catalog.Snapshot().Objects() { // ids ascend: inputs come before what reads them
 		switch o.Kind {
+		case catalog.Index:
+			if err := s.openIndex(o, tableEpoch); err != nil {
+				return fmt.Errorf("index %s: %w", o.Name, err)
+			}
 		case catalog.Table:
 			if err := s.openTable(ctx, o); err != nil {
 				return fmt.Errorf("table %s: %w", o.Name, err)
@@ -348,7 +352,7 @@ func (s *Server) restore(ctx context.Context, m *checkpoint.Manifest) error {
 	return nil
 }
 
-// dropUnfinished removes the views whose creator was still waiting when the server ended: nobody was told that they exist.
+// dropUnfinished removes the views and indexes whose creator was still waiting when the server ended: nobody was told that they exist.
 func (s *Server) dropUnfinished() error {
 	unfinished := func(o *catalog.Object) bool { return o.Creating && o.Settings[settingBackground] != "on" }
 	if !slices.ContainsFunc(s.catalog.Snapshot().Objects(), unfinished) {
@@ -356,8 +360,14 @@ func (s *Server) dropUnfinished() error {
 	}
 	return s.catalog.Update(func(tx *catalog.Tx) error {
 		for _, o := range tx.Snapshot().Objects() {
-			if unfinished(o) {
-				tx.Remove(o.ID)
+			if !unfinished(o) {
+				continue
+			}
+			tx.Remove(o.ID)
+			if o.Kind == catalog.Index {
+				if err := s.engine.ForgetIndex(o.ID); err != nil {
+					return err
+				}
 			}
 		}
 		return nil

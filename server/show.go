@@ -113,7 +113,7 @@ func (d *dispatch) showObjects(st *sql.Show, cols types.Schema) error {
 			rows = append(rows, []types.Datum{text(name)})
 		}
 	}
-	kinds := map[string]catalog.Kind{"tables": catalog.Table, "sources": catalog.Source, "views": catalog.View, "materialized views": catalog.MaterializedView}
+	kinds := map[string]catalog.Kind{"tables": catalog.Table, "sources": catalog.Source, "views": catalog.View, "materialized views": catalog.MaterializedView, "indexes": catalog.Index}
 	switch {
 	case st.Objects == "jobs":
 		return d.rows(cols, d.ss.srv.jobRows(), "SHOW")
@@ -123,7 +123,7 @@ func (d *dispatch) showObjects(st *sql.Show, cols types.Schema) error {
 		}
 	case st.Objects == "databases":
 		add(databaseName)
-	case st.Objects == "sinks" || st.Objects == "indexes":
+	case st.Objects == "sinks":
 	case kinds[st.Objects] != "":
 		for _, o := range snap.Objects() {
 			if o.Kind == kinds[st.Objects] && (st.From == "" || o.Schema == st.From) {

@@ -142,7 +142,11 @@ func (d *dispatch) statement(st sql.Statement) error {
 			return err
 		}
 		return d.complete("LOCK TABLE")
-	case *sql.CreateIndex, *sql.CreateSink, *sql.Listen, *sql.Unlisten, *sql.Notify, *sql.Grant,
+	case *sql.CreateIndex:
+		return d.createIndex(st)
+	case *sql.Reindex:
+		return d.reindex(st)
+	case *sql.CreateSink, *sql.Listen, *sql.Unlisten, *sql.Notify, *sql.Grant,
 		*sql.CreateRole, *sql.AlterRole:
 		return unsupported(st)
 	}
@@ -157,7 +161,7 @@ func (d *dispatch) mayWrite(st sql.Statement) error {
 	name := statementName(st)
 	switch st := st.(type) {
 	case *sql.Insert, *sql.Update, *sql.Delete, *sql.CreateTable, *sql.CreateTableAs, *sql.CreateSource, *sql.CreateMaterializedView, *sql.CreateView,
-		*sql.CreateSchema, *sql.CreateIndex, *sql.CreateSink, *sql.AlterType:
+		*sql.CreateSchema, *sql.CreateIndex, *sql.CreateSink, *sql.AlterType, *sql.Reindex:
 	case *sql.CreateEnum:
 		name = "CREATE TYPE"
 	case *sql.Query:

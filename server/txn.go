@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/streamdb/streamdb/catalog"
@@ -49,6 +50,7 @@ type tableWrites struct {
 	constraint string
 	changes    map[string]*exec.Change
 	order      []string
+	unique     []*uniqueIndex // kept where duplicates must be found before the commit
 	bytes      int64 // memory taken, about
 }
 
@@ -112,17 +114,28 @@ func (t *txn) table(rel *exec.Relation, constraint string) *tableWrites {
 }
 
 // put records that the row with the given key changes from old, as the transaction sees it, to row; nil is absence.
-func (w *tableWrites) put(key, old, row []byte) {
+func (w *tableWrites) put(key, old, row []byte) error {
 	k := string(key)
 	c := w.changes[k]
+	for _, u := range w.unique {
+		if c != nil {
+			if err := u.remove(k, c.New); err != nil {
+				return err
+			}
+		}
+		if err := u.add(k, row); err != nil {
+			return err
+		}
+	}
 	if c == nil {
 		w.changes[k] = &exec.Change{Key: []byte(k), Old: old, New: row}
 		w.order = append(w.order, k)
 		w.bytes += int64(2*len(key)+len(old)+len(row)) + changeBytes
-		return
+		return nil
 	}
 	w.bytes += int64(len(row) - len(c.New))
 	c.New = row
+	return nil
 }
 
 func (w *tableWrites) clone() *tableWrites {
@@ -403,8 +416,10 @@ func (ss *session) named(err error) error {
 	if !errors.As(err, &pe) || pe.Constraint == "" || pe.Schema != "" {
 		return err
 	}
+	snap := ss.snapshot()
 	for id, w := range ss.tx.writes {
-		if o, ok := ss.snapshot().Get(id); ok && w.constraint == pe.Constraint {
+		o, ok := snap.Get(id)
+		if ok && (w.constraint == pe.Constraint || slices.ContainsFunc(snap.IndexesOf(id), func(x *catalog.Object) bool { return x.Name == pe.Constraint })) {
 			pe.Schema, pe.Table = o.Schema, o.Name
 		}
 	}

@@ -259,10 +259,7 @@ func (p *parser) createIndex(unique bool) Statement {
 	if p.Accept("distributed", "by") {
 		x.DistributeBy = p.identList()
 	}
-	if p.IsN("nulls", "not") {
-		p.Unsupported("NULLS NOT DISTINCT", "Declare the columns NOT NULL.")
-	}
-	p.Accept("nulls", "distinct")
+	x.NullsNotDistinct = p.nullsNotDistinct()
 	x.Options = p.options()
 	if p.Accept("tablespace") {
 		p.ColID()
@@ -463,4 +460,27 @@ func (p *parser) refresh() Statement {
 	p.Next()
 	p.Expect("materialized", "view")
 	return &Refresh{Concurrently: p.Accept("concurrently"), Name: p.name(), WithNoData: p.withNoData()}
+}
+
+// reindex parses REINDEX [(options)] INDEX | TABLE | SCHEMA | DATABASE | SYSTEM [CONCURRENTLY] name.
+func (p *parser) reindex() Statement {
+	p.Next()
+	if p.Is("(") {
+		p.optionList()
+	}
+	r := &Reindex{}
+	switch {
+	case p.Any("index", "table", "schema", "database", "system"):
+		r.Kind = ObjectKind(p.Next().Val)
+	default:
+		p.Syntax()
+	}
+	p.Accept("concurrently")
+	if r.Kind == KindIndex || r.Kind == KindTable {
+		n := p.name()
+		r.Object = &n
+	} else if p.Cur().IsName("UC") {
+		p.ColID()
+	}
+	return r
 }

@@ -211,13 +211,15 @@ func (p *parser) statement() Statement {
 		return st
 	}
 	switch t.Val {
+	case "reindex":
+		return p.reindex()
 	case "merge":
 		return p.unsupported(t.Pos, "MERGE", "Use INSERT .. ON CONFLICT DO UPDATE.")
 	case "do":
 		return p.unsupported(t.Pos, "DO", "There is no procedural language; send the statements one by one.")
 	case "call":
 		return p.unsupported(t.Pos, "CALL", "There are no procedures; call functions with SELECT.")
-	case "cluster", "reindex", "reassign", "load", "import", "security":
+	case "cluster", "reassign", "load", "import", "security":
 		return p.unsupported(t.Pos, strings.ToUpper(t.Val), "This has no meaning here.")
 	}
 	p.Syntax()

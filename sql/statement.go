@@ -165,6 +165,8 @@ type ColumnDef struct {
 	Null       bool
 	PrimaryKey bool
 	Unique     bool
+	UniqueAs   TableConstraint // name and parameters of Unique
+	KeyName    string          // of PrimaryKey, "" when not given
 	Default    *Query
 	Generated  *Query // GENERATED ALWAYS AS (e) STORED, or name [type] AS e
 	Identity   string // "", "always", "by default"
@@ -193,6 +195,10 @@ type TableConstraint struct {
 	Check   *Query
 	Foreign *ForeignKey
 	Pos     int
+	// Include, NullsNotDistinct and UsingIndex belong to UNIQUE and PRIMARY KEY.
+	Include          []Ident
+	NullsNotDistinct bool
+	UsingIndex       *Ident
 }
 
 // ForeignKey is what REFERENCES says.
@@ -331,6 +337,15 @@ type CreateIndex struct {
 	Options      []Option
 	Where        *Query
 	DistributeBy []Ident
+
+	NullsNotDistinct bool
+}
+
+// Reindex is REINDEX; Object is set for an index or a table.
+type Reindex struct {
+	Base
+	Kind   ObjectKind
+	Object *Name
 }
 
 // CreateSchema is CREATE SCHEMA.

@@ -224,15 +224,18 @@ func (p *parser) tableConstraint() TableConstraint {
 	}
 	switch {
 	case p.Commit(1, "primary", "key"):
-		c.Kind, c.Columns = ConstraintPrimaryKey, p.identList()
-		p.indexParameters()
-	case p.Accept("unique"):
-		if p.Accept("nulls", "not") {
-			p.Unsupported("UNIQUE NULLS NOT DISTINCT", "Declare the columns NOT NULL.")
+		c.Kind = ConstraintPrimaryKey
+		if !p.usingIndex(&c) {
+			c.Columns = p.identList()
+			c.Include = p.indexParameters()
 		}
-		p.Accept("nulls", "distinct")
-		c.Kind, c.Columns = ConstraintUnique, p.identList()
-		p.indexParameters()
+	case p.Accept("unique"):
+		c.Kind = ConstraintUnique
+		if !p.usingIndex(&c) {
+			c.NullsNotDistinct = p.nullsNotDistinct()
+			c.Columns = p.identList()
+			c.Include = p.indexParameters()
+		}
 	case p.Accept("check"):
 		c.Kind, c.Check = ConstraintCheck, p.parenExpr()
 		p.Accept("no", "inherit")
@@ -248,14 +251,35 @@ func (p *parser) tableConstraint() TableConstraint {
 	return c
 }
 
-func (p *parser) indexParameters() {
+func (p *parser) indexParameters() (include []Ident) {
 	if p.Accept("include") {
-		p.identList()
+		include = p.identList()
 	}
 	p.options()
 	if p.Accept("using", "index", "tablespace") {
 		p.ColID()
 	}
+	return include
+}
+
+// usingIndex parses USING INDEX name.
+func (p *parser) usingIndex(c *TableConstraint) bool {
+	if !p.IsN("using", "index") {
+		return false
+	}
+	p.I += 2
+	name := p.ident()
+	c.UsingIndex = &name
+	return true
+}
+
+// nullsNotDistinct parses an optional NULLS [NOT] DISTINCT.
+func (p *parser) nullsNotDistinct() bool {
+	if p.Accept("nulls", "not", "distinct") {
+		return true
+	}
+	p.Accept("nulls", "distinct")
+	return false
 }
 
 func (p *parser) constraintAttributes() {
@@ -335,11 +359,12 @@ func (p *parser) columnDef() ColumnDef {
 			}
 			c.Default = p.query(p.BExpr())
 		case p.Commit(1, "primary", "key"):
-			c.PrimaryKey = true
+			c.PrimaryKey, c.KeyName = true, name
 			p.indexParameters()
 		case p.Accept("unique"):
 			c.Unique = true
-			p.indexParameters()
+			c.UniqueAs = TableConstraint{Kind: ConstraintUnique, Name: name, Pos: t.Pos, Columns: []Ident{{c.Name, c.Pos}}, NullsNotDistinct: p.nullsNotDistinct()}
+			c.UniqueAs.Include = p.indexParameters()
 		case p.Accept("check"):
 			c.Checks = append(c.Checks, TableConstraint{Kind: ConstraintCheck, Name: name, Check: p.parenExpr(), Pos: t.Pos})
 			p.Accept("no", "inherit")

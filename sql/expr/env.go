@@ -34,7 +34,7 @@ type CatalogInfo interface {
 	RoleName(oid uint32) (string, bool)
 	RoleOID(name string) (uint32, bool)
 	ViewDefinition(oid uint32) (string, bool)
-	IndexDefinition(oid uint32, column int) (string, bool)
+	IndexDefinition(oid uint32, column int, pretty bool) (string, bool)
 	ConstraintDefinition(oid uint32) (string, bool)
 	Comment(oid uint32, class string, sub int32) (string, bool)
 	RelationSize(oid uint32) (int64, bool)

@@ -233,7 +233,7 @@ func catalogFunctions(null, yes, no expr.Kernel) []entry {
 		if c.has(1) {
 			column = int(c.int(1))
 		}
-		return cat.IndexDefinition(uint32(c.int(0)), column)
+		return cat.IndexDefinition(uint32(c.int(0)), column, c.has(2) && c.bool(2))
 	})
 	condef := withCatalog(func(c *call, cat expr.CatalogInfo) (string, bool) { return cat.ConstraintDefinition(uint32(c.int(0))) })
 	size := each(func(c *call) error {
