@@ -51,7 +51,7 @@ type tableWrites struct {
 	changes    map[string]*exec.Change
 	order      []string
 	unique     []*uniqueIndex // kept where duplicates must be found before the commit
-	bytes      int64 // memory taken, about
+	bytes      int64          // memory taken, about
 }
 
 // changeBytes is what an uncommitted change takes besides its key and rows: the change, its entry in the map, its place in the order.
