@@ -28,6 +28,7 @@ type aggItem struct {
 	filter   *expr.Expr
 	order    []exprKey
 	typ      types.Type
+	direct   []*expr.Expr // arguments before WITHIN GROUP
 }
 
 // aggCollector gathers the aggregates of a query level. applies are subqueries below the aggregation.
@@ -69,6 +70,9 @@ func (x *exprCtx) call(e *pgext.Call) (*expr.Expr, error) {
 	case functions.Aggregate:
 		return x.aggregate(e)
 	case functions.Window:
+		if hypothetical(e.Name) && len(e.Args) > 0 {
+			return nil, pgerr.Newf(pgerr.WrongObjectType, "WITHIN GROUP is required for ordered-set aggregate %s", e.Name).At(pos)
+		}
 		return nil, pgerr.Newf(pgerr.WrongObjectType, "window function %s requires an OVER clause", e.Name).At(pos)
 	}
 	if err := x.plainCall(e, pos); err != nil {
@@ -130,8 +134,15 @@ func (x *exprCtx) plainCall(e *pgext.Call, pos int) error {
 	return pgerr.Newf(pgerr.WrongObjectType, "%s", strings.ReplaceAll(what, "%s", e.Name)).At(pos)
 }
 
-// kindOf tells what kind of function a name is. No name is shared between kinds.
+// kindOf tells what kind of function a name is. Only hypothetical-set aggregates share their names with window functions.
 func (x *exprCtx) kindOf(e *pgext.Call) functions.FuncKind {
+	if len(e.WithinGroup) > 0 {
+		for _, f := range x.b.reg.Lookup(e.Name) {
+			if f.Kind == functions.Aggregate {
+				return f.Kind
+			}
+		}
+	}
 	for _, f := range x.b.reg.Lookup(e.Name) {
 		if f.Kind != functions.Scalar {
 			return f.Kind
@@ -334,8 +345,13 @@ func (x *exprCtx) volatileAgg(it *aggItem) bool {
 }
 
 func sameAgg(a, c aggItem) bool {
-	if a.fn != c.fn || a.distinct != c.distinct || len(a.args) != len(c.args) || len(a.order) != len(c.order) || (a.filter == nil) != (c.filter == nil) || a.typ != c.typ {
+	if a.fn != c.fn || a.distinct != c.distinct || len(a.args) != len(c.args) || len(a.order) != len(c.order) || (a.filter == nil) != (c.filter == nil) || a.typ != c.typ || len(a.direct) != len(c.direct) {
 		return false
+	}
+	for i := range a.direct {
+		if !sameExpr(a.direct[i], c.direct[i]) {
+			return false
+		}
 	}
 	for i := range a.args {
 		if !sameExpr(a.args[i], c.args[i]) {
@@ -398,6 +414,9 @@ func (x *exprCtx) aggCall(e *pgext.Call) (*aggItem, error) {
 	}
 	direct := len(args)
 	orderBy := e.OrderBy
+	if err = x.withinGroup(e, args, pos); err != nil {
+		return nil, err
+	}
 	if len(e.WithinGroup) > 0 {
 		orderBy = e.WithinGroup
 		for _, k := range e.WithinGroup {
@@ -406,6 +425,11 @@ func (x *exprCtx) aggCall(e *pgext.Call) (*aggItem, error) {
 				return nil, err
 			}
 			args = append(args, a)
+		}
+		if hypothetical(e.Name) {
+			if err = x.hypotheticalArgs(e, args, direct, pos); err != nil {
+				return nil, err
+			}
 		}
 	}
 	res, args, err := b.resolve(e.Name, args, e.Variadic, pos)
@@ -429,6 +453,16 @@ func (x *exprCtx) aggCall(e *pgext.Call) (*aggItem, error) {
 			}
 		}
 		it.order = append(it.order, key)
+	}
+	if len(e.WithinGroup) > 0 {
+		if it.args[direct].Type.OID == types.OIDUnknown {
+			return nil, pgerr.Newf(pgerr.DatatypeMismatch, "could not determine polymorphic type because input has type unknown").At(pos)
+		}
+		if it.direct, it.args = args[:direct:direct], args[direct:]; direct > 0 {
+			if err = x.directArgs(it.direct); err != nil {
+				return nil, err
+			}
+		}
 	}
 	if e.Distinct {
 		if len(args) == 0 {

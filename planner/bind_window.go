@@ -50,6 +50,9 @@ func (x *exprCtx) window(e *pgext.WindowCall) (*expr.Expr, error) {
 		}
 		return nil, pgerr.Newf(pgerr.WrongObjectType, "OVER specified, but %s is not a window function nor an aggregate function", e.Call.Name).At(pos)
 	}
+	if kind == functions.Aggregate && (len(e.Call.WithinGroup) > 0 || orderedSet(e.Call.Name)) {
+		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "OVER is not supported for ordered-set aggregate %s", e.Call.Name).At(pos)
+	}
 	if e.Call.Distinct {
 		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "DISTINCT is not implemented for window functions").At(pos)
 	}

@@ -94,6 +94,7 @@ type aggCall struct {
 	filter   int // 0 = none
 	order    []sortKey
 	typ      types.Type
+	direct   []*expr.Expr // WITHIN GROUP: constants
 }
 
 type overCall struct {

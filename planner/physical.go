@@ -376,7 +376,7 @@ func (ph *physical) agg(n *node) *phys {
 		p.app = true
 	}
 	for _, c := range aggs {
-		call := plan.AggCall{Func: c.fn, Args: in.positions(c.args), Distinct: c.distinct, Filter: -1, Type: c.typ}
+		call := plan.AggCall{Func: c.fn, Args: in.positions(c.args), Distinct: c.distinct, Filter: -1, Type: c.typ, Direct: c.direct}
 		if c.filter != 0 {
 			call.Filter = in.at(c.filter)
 		}

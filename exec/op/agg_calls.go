@@ -83,7 +83,15 @@ func (o *aggOp) newCall(no int, c plan.AggCall) (aggCall, error) {
 	distinct := c.Distinct
 	kind := cb.argType.Kind()
 	var call aggCall
+	if isOrderedSet(name, c) {
+		var err error
+		if call, err = o.newOrderedSet(cb, name, c); err != nil {
+			return nil, err
+		}
+	}
 	switch name {
+	case "approx_count_distinct":
+		call, distinct = &countCall{callBase: cb}, true
 	case "count":
 		call = &countCall{callBase: cb, star: len(c.Args) == 0}
 	case "sum", "avg":

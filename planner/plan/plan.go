@@ -200,6 +200,8 @@ type AggCall struct {
 	Filter   int        `json:"filter"` // boolean input column, -1 = none
 	Order    []SortKey  `json:"order,omitempty"`
 	Type     types.Type `json:"type"` // result
+	// Direct are the arguments before WITHIN GROUP: constants or parameters. Order then lists the keys of WITHIN GROUP, which are Args.
+	Direct []*expr.Expr `json:"direct,omitempty"`
 }
 
 // Agg groups by columns; output = group columns, then calls. Key = group columns' positions. Without group columns (Global) there is

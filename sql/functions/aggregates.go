@@ -23,17 +23,23 @@ lead(anyelement) lead(anyelement,int4) lead(anycompatible,int4,anycompatible)
 first_value(anyelement) last_value(anyelement) nth_value(anyelement,int4)
 corr(float8,float8) covar_pop(float8,float8) covar_samp(float8,float8)
 regr_avgx(float8,float8) regr_avgy(float8,float8) regr_count(float8,float8) regr_intercept(float8,float8) regr_r2(float8,float8)
+percentile_cont(float8,float8) percentile_cont(float8,interval) percentile_cont(_float8,float8) percentile_cont(_float8,interval)
+percentile_disc(float8,anyelement) percentile_disc(_float8,anyelement) mode(anyelement)
+rank(any) dense_rank(any) percent_rank(any) cume_dist(any)
 regr_slope(float8,float8) regr_sxx(float8,float8) regr_sxy(float8,float8) regr_syy(float8,float8)`)
 	for _, f := range []string{"stddev", "stddev_pop", "stddev_samp", "variance", "var_pop", "var_samp"} {
 		for _, t := range []string{"int2", "int4", "int8", "float4", "float8", "numeric"} {
 			ids = append(ids, f+"("+t+")")
 		}
 	}
-	out := make([]entry, 0, len(ids)+1)
+	out := make([]entry, 0, len(ids)+2)
 	for _, id := range ids {
 		out = append(out, entry{id: id, impl: impl{byOperator: true}})
 	}
 	return append(out, entry{
+		id: "approx_count_distinct(any)", sig: "int8 a f i", impl: impl{byOperator: true},
+		doc: "number of distinct values that are not NULL; exact",
+	}, entry{
 		id: "$scalar(anyelement)", sig: "anyelement a f i", impl: impl{byOperator: true},
 		doc: "the value of the only row; error 21000 when there are several",
 	})
