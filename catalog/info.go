@@ -331,6 +331,14 @@ func (i *Info) functionDocs() map[uint32]string {
 	return i.docs
 }
 
+// DatabaseSize implements expr.CatalogInfo.
+func (i *Info) DatabaseSize(name string) (int64, bool) {
+	if name != i.Database {
+		return 0, false
+	}
+	return i.RelationSize(databaseOID)
+}
+
 // RelationSize implements expr.CatalogInfo. The key of a relation lies in the relation: its index takes no space of its own.
 func (i *Info) RelationSize(oid uint32) (int64, bool) {
 	if oid == databaseOID {

@@ -468,3 +468,29 @@ func (r *Relation) Rows() int64 {
 	}
 	return r.versions[len(r.versions)-1].Rows
 }
+
+// sizeSample is how many rows of each part Bytes looks at.
+const sizeSample = 64
+
+// Bytes estimates what the keys and rows of the newest version take, from the sizes of the first rows of each part.
+func (r *Relation) Bytes() int64 {
+	v := r.Latest()
+	if v == nil {
+		return 0
+	}
+	defer v.Release()
+	total := int64(0)
+	for _, view := range v.views {
+		it := view.ScanAll()
+		rows, bytes := int64(0), int64(0)
+		for rows < sizeSample && it.Next() {
+			rows++
+			bytes += int64(len(it.Key()) + len(it.Value()))
+		}
+		it.Close()
+		if rows > 0 {
+			total += bytes * max(view.Len(), rows) / rows
+		}
+	}
+	return total
+}

@@ -177,12 +177,15 @@ func (c *planCatalog) expression(text string) *sql.Query {
 
 // catalogInfo answers the catalogue functions of expressions.
 func (s *Server) catalogInfo() expr.CatalogInfo {
-	return &catalog.Info{Snap: s.catalog.Snapshot(), Size: s.relationSize}
+	return &catalog.Info{Snap: s.catalog.Snapshot(), Database: databaseName, Size: s.relationSize}
 }
 
 func (s *Server) relationSize(id uint64) int64 {
 	if j, ok := s.engine.Job(id); ok {
 		return exec.StateBytes(j.Metrics())
+	}
+	if r, ok := s.engine.Relation(id); ok {
+		return r.Bytes()
 	}
 	return 0
 }

@@ -37,7 +37,9 @@ type CatalogInfo interface {
 	IndexDefinition(oid uint32, column int, pretty bool) (string, bool)
 	ConstraintDefinition(oid uint32) (string, bool)
 	Comment(oid uint32, class string, sub int32) (string, bool)
+	// RelationSize returns the bytes that a relation takes, or a database when oid is that of one.
 	RelationSize(oid uint32) (int64, bool)
+	DatabaseSize(name string) (int64, bool)
 }
 
 // RowErrors collects the rows whose evaluation failed. A failed row's value is NULL; the operator decides what becomes of the row

@@ -279,7 +279,18 @@ func catalogFunctions(null, yes, no expr.Kernel) []entry {
 		fn("pg_relation_is_publishable(regclass)", "", no), fn("pg_partition_root(regclass)", "", null), fn("pg_relation_filenode(regclass)", "", null),
 		fn("pg_relation_size(regclass)", "", size), fn("pg_relation_size(regclass,text)", "", size), fn("pg_total_relation_size(regclass)", "", size),
 		fn("pg_table_size(regclass)", "", size), fn("pg_indexes_size(regclass)", "", each(func(c *call) error { return c.setInt(0) })),
-		fn("pg_database_size(oid)", "", null), fn("pg_database_size(name)", "", null), // not measured
+		fn("pg_database_size(oid)", "", size), fn("pg_database_size(name)", "", each(func(c *call) error {
+			cat := env(c.f).Catalog
+			if cat == nil {
+				c.setNull()
+				return nil
+			}
+			n, ok := cat.DatabaseSize(c.str(0))
+			if !ok {
+				return pgerr.Newf(pgerr.InvalidCatalogName, "database \"%s\" does not exist", c.str(0))
+			}
+			return c.setInt(n)
+		})),
 		fn("pg_tablespace_location(oid)", "", each(func(c *call) error { return c.setStr("") })),
 		fn("obj_description(oid)", "", comment(func(c *call) (string, int32) { return commentClassAny, 0 })),
 		fn("obj_description(oid,name)", "", comment(func(c *call) (string, int32) { return c.str(1), 0 })),
@@ -291,8 +302,11 @@ func catalogFunctions(null, yes, no expr.Kernel) []entry {
 			return err
 		})),
 	}
-	for _, name := range [...]string{"function", "operator", "opclass", "opfamily", "collation", "conversion", "ts_parser", "ts_dict", "ts_template", "ts_config"} {
+	for _, name := range [...]string{"function", "operator", "opclass", "opfamily", "collation"} {
 		out = append(out, fn("pg_"+name+"_is_visible(oid)", "", yes))
+	}
+	for _, name := range [...]string{"conversion", "ts_parser", "ts_dict", "ts_template", "ts_config"} { // there are none
+		out = append(out, fn("pg_"+name+"_is_visible(oid)", "", null))
 	}
 	out = append(out, entry{
 		id: "pg_stat_get_numscans(oid)", sig: "int8 f t s", doc: "number of scans of a table or index: not counted",
