@@ -89,10 +89,7 @@ func TestNotThere(t *testing.T) {
 	_, err := conn.Exec(ctx, "CREATE TABLE t (a int PRIMARY KEY, b text)")
 	require.NoError(t, err)
 	for _, s := range []string{
-		"WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 3) SELECT * FROM r",
-		"EXPLAIN ANALYZE SELECT 1", "CREATE INDEX ON t (b)", "CREATE TABLE u (a int UNIQUE)", "CREATE TEMP TABLE u (a int)", "ALTER TABLE t ADD COLUMN c int",
-		"DECLARE c CURSOR FOR SELECT 1", "LISTEN x", "SELECT * FROM t FOR UPDATE", "GRANT SELECT ON t TO public",
-		"CREATE TYPE x AS ENUM ('a')", "CREATE SINK s FROM t WITH (connector = 'file')", "CREATE SEQUENCE s", "CREATE ROLE r",
+		"CREATE SINK s FROM t WITH (connector = 'file')", "CREATE TABLE u (a int REFERENCES t)", "CREATE EXTENSION hstore", "CREATE DOMAIN d AS int",
 		"SELECT * FROM SESSION(t, b, INTERVAL '1 second')", "CREATE MATERIALIZED VIEW v AS SELECT now() FROM t",
 	} {
 		_, err := conn.Exec(ctx, s)
