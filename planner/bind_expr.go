@@ -271,6 +271,9 @@ func (b *binder) cast(e *expr.Expr, t types.Type, ctx functions.CastContext) (*e
 // finishParams fails for parameters whose type nothing determined.
 func (b *binder) finishParams() ([]types.Type, error) {
 	for i, t := range b.params {
+		if b.inner {
+			break // the statement around it may still tell
+		}
 		if t.OID == 0 || t.OID == types.OIDUnknown {
 			return nil, pgerr.Newf(pgerr.IndeterminateDatatype, "could not determine data type of parameter $%d", i+1)
 		}

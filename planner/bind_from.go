@@ -243,14 +243,10 @@ func (b *binder) cteRef(c *cte, r *pgext.Relation, pos int) (*node, *scope, erro
 		q = b.working(c)
 	case c.active:
 		return nil, nil, pgerr.Newf(pgerr.InternalError, "WITH query \"%s\" refers to itself unnoticed", c.name)
+	case c.change != nil:
+		q, err = b.returned(c, pos)
 	default:
-		c.active = true
-		if c.recursive {
-			q, err = b.recursive(c)
-		} else {
-			q, err = b.query(pgext.QueryOf(c.query), c.env, false)
-		}
-		c.active = false
+		q, err = b.cteQuery(c)
 	}
 	if err != nil {
 		return nil, nil, err

@@ -155,6 +155,9 @@ func (b *binder) checkRecursion(ctes []*cte) error {
 	uses := make([]map[int]bool, len(ctes))
 	for i, c := range ctes {
 		uses[i] = map[int]bool{}
+		if c.change != nil {
+			continue
+		}
 		w := &refWalker{visit: func(r *pgext.Relation, _ refContext) {
 			for j, d := range ctes {
 				if d.name == r.Name {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/planner/plan"
+	"github.com/streamdb/streamdb/sql"
 	"github.com/streamdb/streamdb/sql/expr"
 	"github.com/streamdb/streamdb/sql/functions"
 	"github.com/streamdb/streamdb/sql/pgext"
@@ -33,6 +34,14 @@ type binder struct {
 	scanned map[int]bool
 	marked  map[string]bool
 	works   int // recursive queries so far
+	// changes are the statements of the WITH clause that change data, before their plans. Root is the surroundings of such a statement
+	// itself, inner tells that it is one.
+	changes []sql.Statement
+	before  []PlannedWith
+	root    *env
+	inner   bool
+	// declared are all WITH queries of the statement.
+	declared []*cte
 }
 
 func newBinder(o Options, stream bool) *binder {
@@ -53,7 +62,10 @@ type cte struct {
 	query   ast.Node
 	env     *env // what its body sees
 	active  bool
+	used    bool
 	pos     int
+	change  *PlannedChange // of a statement that changes data
+	rel     *Relation      // and its rows
 	// recursive: it refers to itself. While its recursive term is bound, work is its number there and workCols are the columns.
 	recursive bool
 	work      int
@@ -152,6 +164,16 @@ func (b *binder) with(w *pgext.With, ev *env) (*env, error) {
 		n := &cte{name: c.Name, columns: c.Columns, query: c.Query, pos: c.Pos}
 		if n.env = ev; !w.Recursive {
 			n.env = &env{outer: ev.outer, ctes: append([]*cte(nil), ev.ctes...)}
+		}
+		if j, ok := pgext.Change(c.Query); ok {
+			if w.Recursive && refersTo(b.changes[j], c.Name) {
+				return nil, pgerr.Newf(pgerr.InvalidRecursion, "recursive query \"%s\" must not contain data-modifying statements", c.Name).At(b.pos(c.Pos))
+			}
+			if err := b.changing(n, j, ev); err != nil {
+				return nil, err
+			}
+		} else if b.inView == 0 {
+			b.declared = append(b.declared, n)
 		}
 		ev.ctes = append(ev.ctes, n)
 	}

@@ -121,6 +121,8 @@ const (
 // Planned is a planned query.
 type Planned struct {
 	Plan *plan.Plan
+	// Before are the statements of the WITH clause that change data, in their order.
+	Before []PlannedWith
 	// Columns are the user's columns with PostgreSQL's names and types: the first Plan.Visible ones of Plan.Schema.
 	Columns types.Schema
 	Params  []types.Type

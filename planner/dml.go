@@ -208,7 +208,7 @@ func (b *binder) assignments(x *exprCtx, rel *Relation, as []pgext.Assignment, i
 
 // changed binds FROM and WHERE of an UPDATE or DELETE. ids hold the target's row in stored order.
 func (b *binder) changed(q *pgext.Query, rel *Relation) (n *node, sc *scope, ids []int, ev *env, err error) {
-	if ev, err = b.with(q.With, &env{}); err != nil {
+	if ev, err = b.with(q.With, b.rootEnv()); err != nil {
 		return nil, nil, nil, nil, err
 	}
 	s := q.Select
@@ -246,9 +246,9 @@ func (b *binder) changed(q *pgext.Query, rel *Relation) (n *node, sc *scope, ids
 	return n, sc, ids, ev, nil
 }
 
-// returning binds RETURNING over the row held by ids and other relations' columns; it returns the latter.
-func (b *binder) returning(p *PlannedChange, q *sql.Query, sc *scope, ids []int) ([]int, error) {
-	x := &exprCtx{b: b, sc: sc, ev: &env{}, clause: "RETURNING"}
+// returning binds RETURNING over the row held by ids. Columns of other relations and the values of subqueries become columns of out.
+func (b *binder) returning(p *PlannedChange, q *sql.Query, sc *scope, ids []int, ev *env, out *bound) error {
+	x := &exprCtx{b: b, sc: sc, ev: ev, clause: "RETURNING"}
 	p.Returning = []*expr.Expr{}
 	var es []*expr.Expr
 	add := func(name string, e *expr.Expr) {
@@ -259,7 +259,7 @@ func (b *binder) returning(p *PlannedChange, q *sql.Query, sc *scope, ids []int)
 		if t.Star {
 			cols, err := sc.starCols(t.StarOf, b.pos(t.Pos))
 			if err != nil {
-				return nil, err
+				return err
 			}
 			for _, c := range cols {
 				add(c.name, b.md.ref(c.id))
@@ -271,10 +271,7 @@ func (b *binder) returning(p *PlannedChange, q *sql.Query, sc *scope, ids []int)
 			e, err = b.known(e)
 		}
 		if err != nil {
-			return nil, err
-		}
-		if len(x.applies) > 0 {
-			return nil, pgerr.Newf(pgerr.FeatureNotSupported, "subqueries in RETURNING are not supported").At(e.Pos)
+			return err
 		}
 		name := t.Alias
 		if name == "" {
@@ -282,6 +279,7 @@ func (b *binder) returning(p *PlannedChange, q *sql.Query, sc *scope, ids []int)
 		}
 		add(name, e)
 	}
+	out.n = b.computed(out.n, x, es)
 	row := toSet(ids)
 	used := map[int]bool{}
 	for _, e := range es {
@@ -299,13 +297,20 @@ func (b *binder) returning(p *PlannedChange, q *sql.Query, sc *scope, ids []int)
 		p.Returning = append(p.Returning, ph.exprOver(b.fold(e), all))
 	}
 	p.Extra = len(extra)
-	return extra, nil
+	for _, c := range extra {
+		out.cols = append(out.cols, outCol{b.md.cols[c].name, c})
+	}
+	return nil
 }
 
 // PlanUpdate plans the rows of an UPDATE.
 func PlanUpdate(s *sql.Update, o Options) (p *PlannedChange, err error) {
 	defer pgext.Recover(&err)
-	b := newBinder(o, false)
+	return newBinder(o, false).update(s)
+}
+
+func (b *binder) update(s *sql.Update) (*PlannedChange, error) {
+	b.changes = s.Query.Changes
 	rel, err := b.target(s.Table, "update")
 	if err != nil {
 		return nil, err
@@ -321,7 +326,7 @@ func PlanUpdate(s *sql.Update, o Options) (p *PlannedChange, err error) {
 		return nil, err
 	}
 	n = attach(n, x.applies)
-	p = &PlannedChange{Target: rel}
+	p := &PlannedChange{Target: rel}
 	out := &bound{}
 	fresh := make([]int, len(row))
 	var exprs []*expr.Expr
@@ -339,12 +344,8 @@ func PlanUpdate(s *sql.Update, o Options) (p *PlannedChange, err error) {
 		for i, id := range ids {
 			m[id] = fresh[i]
 		}
-		extra, err := b.returning(p, s.Returning, renamed(sc, m), fresh)
-		if err != nil {
+		if err := b.returning(p, s.Returning, renamed(sc, m), fresh, ev, out); err != nil {
 			return nil, err
-		}
-		for _, c := range extra {
-			out.cols = append(out.cols, outCol{b.md.cols[c].name, c})
 		}
 	}
 	return p, b.finishChange(p, out)
@@ -373,27 +374,27 @@ func renamed(sc *scope, m map[int]int) *scope {
 // PlanDelete plans the rows of a DELETE.
 func PlanDelete(s *sql.Delete, o Options) (p *PlannedChange, err error) {
 	defer pgext.Recover(&err)
-	b := newBinder(o, false)
+	return newBinder(o, false).delete(s)
+}
+
+func (b *binder) delete(s *sql.Delete) (*PlannedChange, error) {
+	b.changes = s.Query.Changes
 	rel, err := b.target(s.Table, "delete from")
 	if err != nil {
 		return nil, err
 	}
-	n, sc, ids, _, err := b.changed(pgext.QueryOf(s.Query.Stmt), rel)
+	n, sc, ids, ev, err := b.changed(pgext.QueryOf(s.Query.Stmt), rel)
 	if err != nil {
 		return nil, err
 	}
-	p = &PlannedChange{Target: rel}
+	p := &PlannedChange{Target: rel}
 	out := &bound{n: n}
 	for i, c := range rel.Columns {
 		out.cols = append(out.cols, outCol{c.Name, ids[i]})
 	}
 	if s.Returning != nil {
-		extra, err := b.returning(p, s.Returning, sc, ids)
-		if err != nil {
+		if err := b.returning(p, s.Returning, sc, ids, ev, out); err != nil {
 			return nil, err
-		}
-		for _, c := range extra {
-			out.cols = append(out.cols, outCol{b.md.cols[c].name, c})
 		}
 	}
 	return p, b.finishChange(p, out)

@@ -12,7 +12,13 @@ import (
 // PlanInsert plans the rows of an INSERT.
 func PlanInsert(s *sql.Insert, o Options) (p *PlannedChange, err error) {
 	defer pgext.Recover(&err)
-	b := newBinder(o, false)
+	return newBinder(o, false).insert(s)
+}
+
+func (b *binder) insert(s *sql.Insert) (*PlannedChange, error) {
+	if s.Query != nil {
+		b.changes = s.Query.Changes
+	}
 	rel, err := b.target(s.Table, "insert into")
 	if err != nil {
 		return nil, err
@@ -21,14 +27,14 @@ func PlanInsert(s *sql.Insert, o Options) (p *PlannedChange, err error) {
 	if err != nil {
 		return nil, err
 	}
-	n, row, err := b.insertRows(s, rel, cols)
+	n, row, ev, err := b.insertRows(s, rel, cols)
 	if err != nil {
 		return nil, err
 	}
 	if err = b.generate(rel, row); err != nil {
 		return nil, err
 	}
-	p = &PlannedChange{Target: rel}
+	p := &PlannedChange{Target: rel}
 	pr := &node{op: opProject, in: []*node{n}}
 	ids := make([]int, len(row))
 	out := &bound{n: pr}
@@ -48,8 +54,11 @@ func PlanInsert(s *sql.Insert, o Options) (p *PlannedChange, err error) {
 	}
 	if s.Returning != nil {
 		sc := rowScope(rel, name, ids)
-		if _, err = b.returning(p, s.Returning, sc, ids); err != nil {
+		if err = b.returning(p, s.Returning, sc, ids, ev, out); err != nil {
 			return nil, err
+		}
+		if p.Extra > 0 && p.OnConflict != nil && !p.OnConflict.DoNothing {
+			return nil, pgerr.Newf(pgerr.FeatureNotSupported, "subqueries in RETURNING are not supported with ON CONFLICT DO UPDATE").At(s.Returning.Start)
 		}
 	}
 	return p, b.finishChange(p, out)
@@ -92,7 +101,7 @@ func tooMany(s *sql.Insert, given, cols, extraPos int) error {
 }
 
 // insertRows binds the source. row holds an expression over n's columns for every stored column.
-func (b *binder) insertRows(s *sql.Insert, rel *Relation, cols []int) (n *node, row []*expr.Expr, err error) {
+func (b *binder) insertRows(s *sql.Insert, rel *Relation, cols []int) (n *node, row []*expr.Expr, ev *env, err error) {
 	row = make([]*expr.Expr, len(rel.Columns))
 	fill := func() error {
 		for i := range row {
@@ -111,45 +120,45 @@ func (b *binder) insertRows(s *sql.Insert, rel *Relation, cols []int) (n *node, 
 		return nil
 	}
 	if s.Query == nil {
-		return b.md.dual(), row, fill()
+		return b.md.dual(), row, b.rootEnv(), fill()
 	}
 	q := pgext.QueryOf(s.Query.Stmt)
 	if q.Values != nil && len(q.OrderBy) == 0 && q.Limit == nil {
-		n, err = b.insertValues(s, q, rel, cols, row)
+		n, ev, err = b.insertValues(s, q, rel, cols, row)
 	} else {
-		n, err = b.insertSelect(s, q, rel, cols, row)
+		n, ev, err = b.insertSelect(s, q, rel, cols, row)
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	return n, row, fill()
+	return n, row, ev, fill()
 }
 
 // insertValues binds VALUES with every expression against its column, DEFAULT included.
-func (b *binder) insertValues(s *sql.Insert, q *pgext.Query, rel *Relation, cols []int, row []*expr.Expr) (*node, error) {
-	ev, err := b.with(q.With, &env{})
+func (b *binder) insertValues(s *sql.Insert, q *pgext.Query, rel *Relation, cols []int, row []*expr.Expr) (*node, *env, error) {
+	ev, err := b.with(q.With, b.rootEnv())
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	x := &exprCtx{b: b, sc: &scope{}, ev: ev, clause: "VALUES"}
 	width := len(q.Values.Rows[0])
 	rows := make([][]*expr.Expr, len(q.Values.Rows))
 	for i, r := range q.Values.Rows {
 		if len(r) != width {
-			return nil, pgerr.Newf(pgerr.SyntaxError, "VALUES lists must all be the same length").At(r[0].OriginTextPosition())
+			return nil, nil, pgerr.Newf(pgerr.SyntaxError, "VALUES lists must all be the same length").At(r[0].OriginTextPosition())
 		}
 		extra := -1
 		if len(r) > len(cols) {
 			extra = r[len(cols)].OriginTextPosition()
 		}
 		if err := tooMany(s, len(r), len(cols), extra); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		for j, v := range r {
 			c := &rel.Columns[cols[j]]
 			e, err := b.given(x, v, c, s.Overriding, false)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			rows[i] = append(rows[i], e)
 		}
@@ -160,30 +169,37 @@ func (b *binder) insertValues(s *sql.Insert, q *pgext.Query, rel *Relation, cols
 		ids[j] = b.md.add(c.Name, c.Type)
 		row[cols[j]] = b.md.ref(ids[j])
 	}
-	return b.valuesNode(rows, ids, x.applies), nil
+	return b.valuesNode(rows, ids, x.applies), ev, nil
 }
 
-func (b *binder) insertSelect(s *sql.Insert, q *pgext.Query, rel *Relation, cols []int, row []*expr.Expr) (*node, error) {
-	r, err := b.query(q, &env{}, true)
+func (b *binder) insertSelect(s *sql.Insert, q *pgext.Query, rel *Relation, cols []int, row []*expr.Expr) (*node, *env, error) {
+	// The clause is the statement's: RETURNING sees its queries too.
+	ev, err := b.with(q.With, b.rootEnv())
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	body := *q
+	body.With = nil
+	r, err := b.query(&body, ev, true)
+	if err != nil {
+		return nil, nil, err
 	}
 	extra := -1
 	if q.Select != nil && len(r.cols) > len(cols) && len(q.Select.Targets) > len(cols) {
 		extra = q.Select.Targets[len(cols)].Pos
 	}
 	if err := tooMany(s, len(r.cols), len(cols), extra); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for j := range r.cols {
 		c := &rel.Columns[cols[j]]
 		if err := notGiven(c, s.Overriding, false); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		t := b.md.typ(r.cols[j].id)
 		if t.OID == types.OIDUnknown {
 			if err := b.coerceOutput(r, j, c.Type, functions.Assignment); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			row[cols[j]] = b.md.ref(r.cols[j].id)
 			continue
@@ -193,10 +209,10 @@ func (b *binder) insertSelect(s *sql.Insert, q *pgext.Query, rel *Relation, cols
 			e.Pos = b.pos(q.Select.Targets[j].Pos)
 		}
 		if row[cols[j]], err = b.assign(e, c); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return r.n, nil
+	return r.n, ev, nil
 }
 
 func (b *binder) onConflict(c *sql.OnConflict, rel *Relation, name string) (*PlannedConflict, error) {

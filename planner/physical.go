@@ -288,6 +288,9 @@ func (ph *physical) build(n *node, want map[int]bool) *phys {
 }
 
 func (ph *physical) reads(id uint64) {
+	if id == 0 {
+		return // rows that the statement's WITH clause returned
+	}
 	for _, x := range ph.inputs {
 		if x == id {
 			return

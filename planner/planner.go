@@ -27,6 +27,9 @@ func planQuery(q *sql.Query, o Options, stream bool) (p *Planned, err error) {
 		o.EmitOnClose = false
 	}
 	b := newBinder(o, stream)
+	if b.changes = q.Changes; stream && len(q.Changes) > 0 {
+		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "materialized views must not use data-modifying statements in WITH")
+	}
 	r, err := b.query(pgext.QueryOf(q.Stmt), &env{}, false)
 	if err != nil {
 		return nil, err
@@ -39,6 +42,9 @@ func planQuery(q *sql.Query, o Options, stream bool) (p *Planned, err error) {
 
 // plan optimizes a bound query and builds its physical plan.
 func (b *binder) plan(r *bound) (*Planned, error) {
+	if err := b.unused(); err != nil {
+		return nil, err
+	}
 	params, err := b.finishParams()
 	if err != nil {
 		return nil, err
@@ -71,7 +77,7 @@ func (b *binder) plan(r *bound) (*Planned, error) {
 	}
 	pl.Fragments = ph.frags
 	pl.NextID = number(pl.Fragments)
-	res := &Planned{Plan: pl, Params: params, Relations: b.deps, Columns: append(types.Schema(nil), pl.Schema[:len(r.cols)]...)}
+	res := &Planned{Plan: pl, Before: b.before, Params: params, Relations: b.deps, Columns: append(types.Schema(nil), pl.Schema[:len(r.cols)]...)}
 	for _, id := range out.ids {
 		res.NotNull = append(res.NotNull, out.nn[id])
 	}

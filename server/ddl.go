@@ -360,6 +360,9 @@ func (d *dispatch) storeTable(o *catalog.Object, indexes ...*catalog.Object) err
 }
 
 func (d *dispatch) createTableAs(st *sql.CreateTableAs) error {
+	if len(st.Query.Changes) > 0 {
+		return pgerr.Newf(pgerr.FeatureNotSupported, "data-modifying statements in the WITH clause of CREATE TABLE AS are not supported").WithHint("Create the table first, then INSERT.")
+	}
 	schema, err := d.targetSchema(st.Name)
 	if err != nil {
 		return err

@@ -38,6 +38,9 @@ func (d *dispatch) createView(st *sql.CreateView) error {
 			return err
 		}
 	}
+	if len(st.Query.Changes) > 0 {
+		return pgerr.Newf(pgerr.FeatureNotSupported, "views must not contain data-modifying statements in WITH")
+	}
 	q, err := planner.PlanQuery(st.Query, d.ss.planOptions(d.ss.snapshot(), nil))
 	if err != nil {
 		return err

@@ -33,6 +33,8 @@ func (d *dispatch) declare(st *sql.Declare) error {
 		return pgerr.Newf(pgerr.InvalidCursorDefinition, "cannot specify both SCROLL and NO SCROLL")
 	case !st.Hold && !ss.tx.explicit && d.last && !ss.tx.several:
 		return pgerr.Newf(pgerr.NoActiveSQLTransaction, "DECLARE CURSOR can only be used in transaction blocks")
+	case len(st.Query.Changes) > 0:
+		return pgerr.Newf(pgerr.FeatureNotSupported, "DECLARE CURSOR must not contain data-modifying statements in WITH")
 	case st.Query.Into != nil:
 		return pgerr.Newf(pgerr.InvalidCursorDefinition, "DECLARE CURSOR must not contain SELECT INTO")
 	case ss.portals[st.Name] != nil:
@@ -179,7 +181,7 @@ func endOfTx(p *portal) bool { return p.sql == nil || !p.sql.held }
 // page sends up to maxRows rows of a portal, 0 for all.
 func (ss *session) page(ctx context.Context, p *portal, maxRows int, w pgwire.ResultWriter) error {
 	if p.cur == nil {
-		if _, ok := p.stmt.stmt.(*sql.Query); ok {
+		if q, ok := p.stmt.stmt.(*sql.Query); ok && len(q.Changes) == 0 {
 			if err := ss.open(p); err != nil {
 				return err
 			}

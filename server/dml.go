@@ -41,9 +41,12 @@ func (d *dispatch) change(st sql.Statement) error {
 	} else if err := ss.fresh(p); err != nil {
 		return err
 	}
-	obj, ok := p.snap.Get(p.change.Target.ID)
-	if !ok || obj.Kind != catalog.Table {
-		return pgerr.Newf(pgerr.WrongObjectType, "cannot change %q", p.change.Target.Name).WithHint("Only tables can be written to.")
+	obj, err := changeTarget(p.snap, p.change)
+	if err != nil {
+		return err
+	}
+	if len(p.change.Before) > 0 {
+		return d.changeWith(p, obj, st)
 	}
 	// Alone in its transaction the statement can be run again after a conflict, and UPDATE and DELETE wait for each other instead.
 	alone := !ss.tx.explicit && len(ss.tx.writes) == 0 && d.last
@@ -80,6 +83,7 @@ type changer struct {
 	out       *types.Chunk // RETURNING rows
 	env       *expr.Env
 
+	view    *statementView                                  // of a statement with several parts
 	virtual exec.VirtualTables                              // nil: the session's system relations
 	place   func(err error, ch *types.Chunk, row int) error // adds to an error where the row comes from; may be nil
 }
@@ -111,20 +115,25 @@ func (c *changer) run() error {
 	}
 	ids := c.p.change.Plan.Inputs
 	// A statement that does not commit by itself must find duplicates now, not at the end of its transaction.
-	needTarget := c.p.change.OnConflict != nil || ss.tx.explicit || !c.d.last
+	needTarget := c.p.change.OnConflict != nil || ss.tx.explicit || !c.d.last || c.view != nil
 	if needTarget {
 		ids = append(append([]uint64(nil), ids...), c.obj.ID)
 	}
-	pins, own, err := ss.pin(c.d.ctx, ids)
-	if err != nil {
-		return err
+	v := c.view
+	if v == nil {
+		pins, own, err := ss.pin(c.d.ctx, ids)
+		if err != nil {
+			return err
+		}
+		if own {
+			defer pins.Release()
+		}
+		if err := ss.warnAbout(pins, ids); err != nil {
+			return err
+		}
+		v = &statementView{pins: pins, overlay: ss.tx.overlay()}
 	}
-	if own {
-		defer pins.Release()
-	}
-	if err := ss.warnAbout(pins, ids); err != nil {
-		return err
-	}
+	pins := v.pins
 	c.w = ss.tx.table(c.rel, c.obj.Constraint)
 	c.early = needTarget
 	if needTarget {
@@ -132,8 +141,10 @@ func (c *changer) run() error {
 			return err
 		}
 	}
-	q := &exec.Query{Plan: c.p.change.Plan, Env: c.env, Pinned: pins, Virtual: c.virtual, Overlay: ss.tx.overlay()}
-	if q.Virtual == nil {
+	q := &exec.Query{Plan: c.p.change.Plan, Env: c.env, Pinned: pins, Virtual: c.virtual, Overlay: v.overlay}
+	if c.view != nil {
+		q.Virtual = &v.tables
+	} else if q.Virtual == nil {
 		q.Virtual = &systemTables{ss: ss}
 	}
 	current := pins.Versions[c.obj.ID]
@@ -205,13 +216,13 @@ func (c *changer) row(ch *types.Chunk, r int, current *exec.Version) error {
 	c.rows++
 	switch c.d.kindOf(c.p.stmt) {
 	case insertKind:
-		return c.insert(ch, r, current)
+		return c.insert(&types.Chunk{Cols: ch.Cols[:n], N: ch.N}, ch.Cols[n:n+c.p.change.Extra], r, current)
 	case updateKind:
 		return c.update(&types.Chunk{Cols: ch.Cols[:n], N: ch.N}, &types.Chunk{Cols: ch.Cols[n : 2*n], N: ch.N}, ch.Cols[2*n:], r)
 	}
 	old := &types.Chunk{Cols: ch.Cols[:n], N: ch.N}
 	key, row := c.encode(old, r)
-	if c.gone(key) {
+	if c.gone(key) || c.changedByOther(key, row) {
 		c.rows--
 		return nil
 	}
@@ -227,6 +238,15 @@ func (c *changer) gone(key []byte) bool {
 	return ok && e.New == nil
 }
 
+// changedByOther reports that another part of the statement has changed the row: only the first change of a row takes place.
+func (c *changer) changedByOther(key, row []byte) bool {
+	if c.view == nil {
+		return false
+	}
+	e, ok := c.w.changes[string(key)]
+	return ok && (e.New == nil || string(e.New) != string(row))
+}
+
 func (c *changer) encode(ch *types.Chunk, r int) (key, row []byte) {
 	for _, k := range c.obj.Key {
 		key = types.AppendKey(key, ch.Cols[k], r, false, false)
@@ -234,10 +254,14 @@ func (c *changer) encode(ch *types.Chunk, r int) (key, row []byte) {
 	return key, types.AppendRow(nil, ch.Cols, r)
 }
 
-func (c *changer) insert(ch *types.Chunk, r int, current *exec.Version) error {
-	ch = c.withRowID(ch, r)
-	if ch.N == 1 {
-		r = 0
+func (c *changer) insert(ch *types.Chunk, extra []*types.Vector, r int, current *exec.Version) error {
+	if one := c.withRowID(ch, r); one != ch {
+		own := make([]*types.Vector, len(extra))
+		for i, v := range extra {
+			own[i] = types.NewVector(v.Type, 0)
+			own[i].Append(v, r)
+		}
+		ch, extra, r = one, own, 0
 	}
 	if err := c.verify(ch, r); err != nil {
 		return err
@@ -287,7 +311,7 @@ func (c *changer) insert(ch *types.Chunk, r int, current *exec.Version) error {
 			c.w.changes[string(key)].Absent = true
 			c.touch(key)
 		}
-		return c.returnRow(ch, nil, r)
+		return c.returnRow(ch, extra, r)
 	}
 	c.rows--
 	if oc.DoNothing {
@@ -377,6 +401,10 @@ func (c *changer) update(old, next *types.Chunk, extra []*types.Vector, r int) e
 	oldKey, oldRow := c.encode(old, r)
 	if c.seen[string(oldKey)] {
 		c.rows-- // joined rows of UPDATE … FROM may name a row twice: the first counts
+		return nil
+	}
+	if c.changedByOther(oldKey, oldRow) {
+		c.rows--
 		return nil
 	}
 	c.touch(oldKey)

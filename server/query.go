@@ -44,6 +44,9 @@ func (d *dispatch) query(st *sql.Query) error {
 	} else if err := d.ss.fresh(p); err != nil {
 		return err
 	}
+	if len(p.query.Before) > 0 {
+		return d.queryWith(p)
+	}
 	if p.point != nil && !d.ss.tx.explicit && len(d.ss.tx.writes) == 0 {
 		return d.pointRead(p)
 	}

@@ -165,10 +165,13 @@ func (d *dispatch) mayWrite(st sql.Statement) error {
 	case *sql.CreateEnum:
 		name = "CREATE TYPE"
 	case *sql.Query:
-		if st.Into == nil {
+		if st.Into == nil && len(st.Changes) == 0 {
 			return nil
 		}
-		name = "SELECT INTO"
+		name = "SELECT"
+		if st.Into != nil {
+			name = "SELECT INTO"
+		}
 	case *sql.Drop:
 		name = "DROP " + strings.ToUpper(string(st.Kind))
 	case *sql.Truncate:

@@ -55,6 +55,8 @@ func (p *parser) insert(w *translate.With) Statement {
 			p.Syntax()
 		}
 		s.Query = p.query(p.InsertSource(w))
+	} else if w != nil {
+		p.Unsupported("WITH before INSERT .. DEFAULT VALUES", "Name the columns: INSERT .. SELECT.")
 	}
 	if c := p.Cur(); p.Commit(1, "on", "conflict") {
 		s.OnConflict = p.onConflict(c.Pos)

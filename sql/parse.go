@@ -18,7 +18,8 @@ func Parse(text string) (stmts []Statement, err error) {
 		return nil, err
 	}
 	defer lex.Catch(&err)
-	p := &parser{translate.New(text, toks)}
+	p := &parser{Parser: translate.New(text, toks)}
+	p.Change = p.withChange
 	for {
 		for p.Accept(";") {
 		}
@@ -26,6 +27,7 @@ func Parse(text string) (stmts []Statement, err error) {
 			return stmts, nil
 		}
 		start := p.I
+		p.changes = nil
 		st := p.statement()
 		if !p.Is(";") && p.Cur().K != lex.EOF {
 			p.Syntax()
@@ -36,7 +38,21 @@ func Parse(text string) (stmts []Statement, err error) {
 }
 
 // parser is the statement grammar; queries and expressions are translate.Parser's.
-type parser struct{ *translate.Parser }
+type parser struct {
+	*translate.Parser
+	changes []Statement // of the WITH clauses of the statement at work
+}
+
+// withChange parses a statement that changes data inside a WITH clause and returns its number.
+func (p *parser) withChange() int {
+	start := p.I
+	outer := p.changes
+	p.changes = nil
+	st := p.changeStatement(nil)
+	p.finish(st, start)
+	p.changes = append(outer, st)
+	return len(p.changes) - 1
+}
 
 // finish fills a statement's Base from its tokens, those from start to the cursor.
 func (p *parser) finish(st Statement, start int) {
@@ -67,7 +83,7 @@ func (p *parser) query(part *translate.Part) *Query {
 	if err != nil {
 		panic(pgerr.Wrap(pgerr.InternalError, err, "parse translated query").WithDetail("%s", part.Text).At(part.Start))
 	}
-	q := &Query{Stmt: st, Relations: part.Relations, Translated: part.Text}
+	q := &Query{Stmt: st, Relations: part.Relations, Translated: part.Text, Changes: p.changes}
 	q.Start, q.End, q.MaxParam = part.Start, part.End, part.MaxParam
 	q.Text = p.Src[part.Start:part.End]
 	if part.Into != nil {

@@ -56,6 +56,8 @@ type Query struct {
 	EmitOnWindowClose bool
 	// Into is the target of SELECT .. INTO, nil otherwise.
 	Into *Name
+	// Changes are the statements that change data in WITH clauses of the message's statement; pgext.Change gives the number of a WITH query's.
+	Changes []Statement
 }
 
 // Pos returns the byte offset of node in the message, -1 when it has none. For operators it is the operator's own place.

@@ -41,7 +41,7 @@ func ParseTypeName(text string) (t TypeName, err error) {
 		return TypeName{}, err
 	}
 	defer lex.Catch(&err)
-	p := &parser{translate.New(text, toks)}
+	p := &parser{Parser: translate.New(text, toks)}
 	n := p.typeName()
 	if p.Cur().K != lex.EOF {
 		p.Syntax()

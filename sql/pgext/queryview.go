@@ -45,6 +45,19 @@ func QueryOf(n ast.Node) *Query {
 	return nil
 }
 
+// Change returns the number of the statement that a WITH query stands for, in sql.Query's Changes. Ok tells whether it is such a one.
+func Change(q ast.Node) (number int, ok bool) {
+	s, ok := q.(*ast.SelectStmt)
+	if !ok || s.Kind != ast.SelectStmtKindSelect || s.Fields == nil || len(s.Fields.Fields) != 1 || s.Fields.Fields[0].Expr == nil {
+		return 0, false
+	}
+	name, args := Marker(s.Fields.Fields[0].Expr)
+	if name != MarkChange {
+		return 0, false
+	}
+	return int(integer(args[0])), true
+}
+
 // setOp folds the list of operands from the left, as both grammars do among operators of one precedence.
 func setOp(xs []ast.Node) *Query {
 	q := QueryOf(xs[0])

@@ -26,6 +26,9 @@ type Parser struct {
 
 	// allowDefault lets DEFAULT stand inside a row: UPDATE SET (a,b) = (1,DEFAULT).
 	allowDefault bool
+
+	// Change parses INSERT, UPDATE or DELETE inside a WITH clause and returns its number among those of the statement.
+	Change func() int
 }
 
 // Name is a possibly qualified name.

@@ -1,6 +1,7 @@
 package translate
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
@@ -285,8 +286,16 @@ func (p *Parser) with() *frag {
 		} else {
 			p.Accept("materialized")
 		}
-		if p.Peek(1).Is("insert") || p.Peek(1).Is("update") || p.Peek(1).Is("delete") || p.Peek(1).Is("merge") {
-			p.Unsupported("a data-modifying statement in WITH", "Run the statements one after another in a transaction.")
+		if p.Peek(1).Is("merge") {
+			p.Unsupported("MERGE in WITH", "Use INSERT .. ON CONFLICT DO UPDATE.")
+		}
+		if c := p.Peek(1); p.Is("(") && (c.Is("insert") || c.Is("update") || c.Is("delete")) && p.Change != nil {
+			k = append(k, lit(" AS (SELECT "), p.change(c.Pos), fClose)
+			if !p.Accept(",") {
+				return seq(0, k...)
+			}
+			k = append(k, fComma)
+			continue
 		}
 		k = append(k, lit(" AS "), paren(p.selectParens().render()))
 		if p.Any("search", "cycle") {
@@ -297,6 +306,17 @@ func (p *Parser) with() *frag {
 		}
 		k = append(k, fComma)
 	}
+}
+
+// change parses "(" statement ")"; the marker holds its number. The statement is a part of its own.
+func (p *Parser) change(pos int) *frag {
+	p.Expect("(")
+	relations, into, temp := p.relations, p.into, p.intoTemp
+	p.relations, p.into, p.intoTemp = nil, nil, false
+	n := p.Change()
+	p.relations, p.into, p.intoTemp = relations, into, temp
+	p.Expect(")")
+	return ext(pos, pgext.MarkChange, lit(strconv.Itoa(n)))
 }
 
 // nameList parses "(" names ")".

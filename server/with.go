@@ -1,0 +1,169 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/streamdb/streamdb/catalog"
+	"github.com/streamdb/streamdb/exec"
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/planner"
+	"github.com/streamdb/streamdb/sql"
+	"github.com/streamdb/streamdb/types"
+)
+
+// statementView is what all parts of one statement see, however many of them change data: the same versions and the same uncommitted rows,
+// and the rows that those before them returned.
+type statementView struct {
+	pins    *exec.Pinned
+	overlay map[uint64]map[string][]byte
+	tables  withTables
+}
+
+// withTables are the rows returned by the statements of a WITH clause, beside the system relations.
+type withTables struct {
+	system   exec.VirtualTables
+	returned map[string]*types.Chunk
+}
+
+// Rows implements exec.VirtualTables.
+func (w *withTables) Rows(ctx context.Context, name string, columns []int, emit func(*types.Chunk) error) error {
+	all, ok := w.returned[name]
+	if !ok {
+		return w.system.Rows(ctx, name, columns, emit)
+	}
+	ts := make([]types.Type, len(columns))
+	for i, c := range columns {
+		ts[i] = all.Cols[c].Type
+	}
+	for from := 0; from < all.N; from += types.MaxChunkRows {
+		part := types.NewChunk(ts)
+		to := min(from+types.MaxChunkRows, all.N)
+		for i, c := range columns {
+			part.Cols[i].AppendRange(all.Cols[c], from, to)
+		}
+		part.N = to - from
+		if err := emit(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// withChanges runs a statement whose WITH clause changes data, and commits when it is alone in its transaction. Main runs the statement itself;
+// it may be called again when another transaction was faster.
+func (d *dispatch) withChanges(p *prepared, before []planner.PlannedWith, targets, reads []uint64, main func(*statementView) error) error {
+	ss := d.ss
+	alone := !ss.tx.explicit && len(ss.tx.writes) == 0 && d.last
+	for _, w := range before {
+		targets = append(targets, w.Change.Target.ID)
+		reads = append(reads, w.Change.Plan.Inputs...)
+	}
+	slices.Sort(targets)
+	targets = slices.Compact(targets)
+	for try := 0; ; try++ {
+		err := d.withChangesOnce(p, before, targets, append(reads, targets...), main)
+		if err == nil || !alone || pgerr.CodeOf(err) != pgerr.SerializationFailure || try == maxConflictRetries {
+			return err
+		}
+		ss.tx.release()
+	}
+}
+
+func (d *dispatch) withChangesOnce(p *prepared, before []planner.PlannedWith, targets, reads []uint64, main func(*statementView) error) error {
+	ss := d.ss
+	if !ss.tx.explicit {
+		// In ascending order, like everybody who takes several.
+		for _, id := range targets {
+			mu := &ss.srv.tableState(id).write
+			mu.Lock()
+			defer mu.Unlock()
+		}
+	}
+	pins, own, err := ss.pin(d.ctx, reads)
+	if err != nil {
+		return err
+	}
+	if own {
+		defer pins.Release()
+	}
+	if err := ss.warnAbout(pins, reads); err != nil {
+		return err
+	}
+	v := &statementView{pins: pins, overlay: ss.tx.overlay(), tables: withTables{system: &systemTables{ss: ss}, returned: map[string]*types.Chunk{}}}
+	for _, w := range before {
+		obj, err := changeTarget(p.snap, w.Change)
+		if err != nil {
+			return err
+		}
+		c := &changer{d: d, p: &prepared{stmt: w.Statement, change: w.Change, snap: p.snap}, obj: obj, view: v}
+		if err := c.run(); err != nil {
+			return err
+		}
+		if c.out != nil {
+			v.tables.returned[w.Table] = c.out
+		}
+	}
+	if err := main(v); err != nil {
+		return err
+	}
+	return d.endStatement()
+}
+
+// changeTarget returns the table that a planned change is of.
+func changeTarget(snap *catalog.Snapshot, p *planner.PlannedChange) (*catalog.Object, error) {
+	obj, ok := snap.Get(p.Target.ID)
+	if !ok || obj.Kind != catalog.Table {
+		return nil, pgerr.Newf(pgerr.WrongObjectType, "cannot change %q", p.Target.Name).WithHint("Only tables can be written to.")
+	}
+	return obj, nil
+}
+
+// changeWith runs an INSERT, UPDATE or DELETE whose WITH clause changes data too.
+func (d *dispatch) changeWith(p *prepared, obj *catalog.Object, st sql.Statement) error {
+	var c *changer
+	err := d.withChanges(p, p.change.Before, []uint64{obj.ID}, slices.Clone(p.change.Plan.Inputs), func(v *statementView) error {
+		c = &changer{d: d, p: p, obj: obj, view: v}
+		return c.run()
+	})
+	if err != nil {
+		return err
+	}
+	return c.report(st)
+}
+
+// queryWith runs a query whose WITH clause changes data. Its rows are sent when everything has been done.
+func (d *dispatch) queryWith(p *prepared) error {
+	ss := d.ss
+	if p.query.Plan.Unbounded && ss.srv.endless(d.ctx, p.query.Plan) {
+		return pgerr.Newf(pgerr.FeatureNotSupported, "the query reads a source that never ends").WithHint("Create a materialized view over it and query that.")
+	}
+	var rows []*types.Chunk
+	n := int64(0)
+	visible := len(p.columns)
+	err := d.withChanges(p, p.query.Before, nil, slices.Clone(p.query.Plan.Inputs), func(v *statementView) error {
+		rows, n = nil, 0
+		q := &exec.Query{Plan: p.query.Plan, Env: ss.env(d.args), Pinned: v.pins, Virtual: &v.tables, Overlay: v.overlay}
+		q.Emit = func(c *types.Chunk) error {
+			out := *c
+			out.Cols = out.Cols[:visible]
+			n += rowCount(&out)
+			rows = append(rows, out.Clone())
+			return nil
+		}
+		return ss.srv.engine.Run(d.ctx, q)
+	})
+	if err != nil {
+		return err
+	}
+	if err := d.w.RowDescription(fields(p.columns, d.formats)); err != nil {
+		return err
+	}
+	for _, c := range rows {
+		if err := d.w.Rows(c); err != nil {
+			return err
+		}
+	}
+	return d.w.CommandComplete(fmt.Sprintf("SELECT %d", n))
+}
