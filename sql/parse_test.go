@@ -181,14 +181,14 @@ func TestErrors(t *testing.T) {
 // TestRefused lists what is refused on purpose, and what TiDB's own grammar would have read as something else.
 func TestRefused(t *testing.T) {
 	for text, code := range map[string]pgerr.Code{
-		"SELECT pg_ext.cast(1, 'int')":                          pgerr.InvalidSchemaName,
-		"SELECT db.pg_ext.cast(1, 'int')":                       pgerr.InvalidSchemaName,
-		"SELECT * FROM pg_ext.no_from":                          pgerr.InvalidSchemaName,
-		"CREATE SCHEMA pg_ext":                                  pgerr.ReservedName,
-		"SELECT 1 FOR UPDATE":                                   pgerr.FeatureNotSupported,
-		"WITH x AS (MERGE INTO t USING u ON a = b WHEN MATCHED THEN DELETE) SELECT 1":         pgerr.FeatureNotSupported,
-		"DO $$ BEGIN END $$":                                    pgerr.FeatureNotSupported,
-		"CALL f()":                                              pgerr.FeatureNotSupported,
+		"SELECT pg_ext.cast(1, 'int')":    pgerr.InvalidSchemaName,
+		"SELECT db.pg_ext.cast(1, 'int')": pgerr.InvalidSchemaName,
+		"SELECT * FROM pg_ext.no_from":    pgerr.InvalidSchemaName,
+		"CREATE SCHEMA pg_ext":            pgerr.ReservedName,
+		"SELECT 1 FOR UPDATE":             pgerr.FeatureNotSupported,
+		"WITH x AS (MERGE INTO t USING u ON a = b WHEN MATCHED THEN DELETE) SELECT 1": pgerr.FeatureNotSupported,
+		"DO $$ BEGIN END $$": pgerr.FeatureNotSupported,
+		"CALL f()":           pgerr.FeatureNotSupported,
 		"MERGE INTO t USING u ON true WHEN MATCHED THEN DELETE": pgerr.FeatureNotSupported,
 		"CREATE FUNCTION f() RETURNS int AS 'x'":                pgerr.FeatureNotSupported,
 		"SELECT \xff":                                           pgerr.CharacterNotInRepertoire,
