@@ -122,6 +122,15 @@ func parseBinary(f *Format, t Type, b []byte) (d Datum, err error) {
 		default:
 			d.Str, err = CanonicalJSONB(string(b[1:]))
 		}
+	case OIDJSONPath:
+		switch {
+		case len(b) == 0:
+			err = errBinary(t.OID)
+		case b[0] != 1:
+			err = pgerr.Newf(pgerr.InternalError, "unsupported jsonpath version number: %d", b[0])
+		default:
+			return parseText(nil, t, string(b[1:]))
+		}
 	case OIDVoid:
 	case OIDRecord:
 		d.Str, err = parseBinaryRecord(f, b)
@@ -321,7 +330,7 @@ func (d Datum) AppendBinary(dst []byte) []byte {
 			return append(dst, 0)
 		}
 		return append(dst, d.Str...)
-	case OIDJSONB:
+	case OIDJSONB, OIDJSONPath:
 		return append(append(dst, 1), d.Str...)
 	case OIDRecord:
 		return appendBinaryRecord(dst, d.Str)

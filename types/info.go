@@ -61,6 +61,7 @@ var baseInfos = [...]Info{
 	{OIDRegrole, "regrole", "regrole", 4, 4097, 0, 'N', false, true, 'b'},
 	{OIDUUID, "uuid", "uuid", 16, 2951, 0, 'U', false, false, 'b'},
 	{OIDJSONB, "jsonb", "jsonb", -1, 3807, 0, 'U', false, false, 'b'},
+	{OIDJSONPath, "jsonpath", "jsonpath", -1, 4073, 0, 'U', false, false, 'b'},
 	{OIDRecord, "record", "record", -1, 2287, 0, 'P', false, false, 'p'},
 	{OIDCstring, "cstring", "cstring", -2, 1263, 0, 'P', false, false, 'p'},
 	{OIDVoid, "void", "void", 4, 0, 0, 'P', false, true, 'p'},

@@ -54,6 +54,11 @@ func parseText(f *Format, t Type, s string) (d Datum, err error) {
 		d.Str, err = s, CheckJSON(s)
 	case OIDJSONB:
 		d.Str, err = CanonicalJSONB(s)
+	case OIDJSONPath:
+		var p *JSONPath
+		if p, err = ParseJSONPath(s); err == nil {
+			d.Str = p.String()
+		}
 	case OIDDate:
 		d.Int, err = ParseDate(f, s)
 	case OIDTime:

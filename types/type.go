@@ -51,6 +51,7 @@ const (
 	OIDInternal     OID = 2281
 	OIDUUID         OID = 2950
 	OIDJSONB        OID = 3802
+	OIDJSONPath     OID = 4072
 	OIDRegnamespace OID = 4089
 	OIDRegrole      OID = 4096
 	OIDRegcollation OID = 4191

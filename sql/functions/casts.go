@@ -328,6 +328,9 @@ func parseValue(f *expr.Frame, t types.Type, s string) (types.Datum, error) {
 		oid, err := parseReg(f.Env, t.OID, s)
 		return types.Datum{Type: t, Int: int64(oid)}, err
 	}
+	if t.OID == types.OIDJSONPath {
+		return parsePath(s)
+	}
 	return types.ParseText(f.Format(), t, s)
 }
 

@@ -13,6 +13,7 @@ func families() [][]entry {
 		mathFunctions(),
 		datetimeFunctions(),
 		jsonFunctions(),
+		jsonPathFunctions(),
 		arrayFunctions(),
 		setFunctions(),
 		compositeFunctions(),

@@ -12,6 +12,9 @@ var literalFormat = types.DefaultFormat()
 
 // parseLiteral turns the text of an untyped literal into a constant.
 func parseLiteral(s string, to types.Type, ctx CastContext) (types.Datum, error) {
+	if to.OID == types.OIDJSONPath {
+		return parsePath(s)
+	}
 	d, err := types.ParseText(literalFormat, types.T(to.OID), s)
 	if err != nil {
 		return d, err
