@@ -75,3 +75,14 @@ func (s *Snapshot) PrimaryIndex(table uint64) (*Object, bool) {
 	}
 	return nil, false
 }
+
+// OwnedSequences lists the sequences that belong to columns of a table, by id.
+func (s *Snapshot) OwnedSequences(table uint64) []*Object {
+	var out []*Object
+	for _, o := range s.Objects() {
+		if o.Kind == Sequence && o.Sequence != nil && o.Sequence.OwnerTable == table {
+			out = append(out, o)
+		}
+	}
+	return out
+}

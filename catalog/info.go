@@ -298,8 +298,12 @@ func (i *Info) Comment(oid uint32, class string, sub int32) (string, bool) {
 			switch {
 			case sub == 0:
 				text = r.object.Comment
-			case sub > 0 && int(sub) <= len(r.columns):
-				text = r.columns[sub-1].Comment
+			case sub > 0:
+				for _, a := range r.columns {
+					if a.num == int64(sub) {
+						text = a.Comment
+					}
+				}
 			}
 		}
 	}

@@ -16,7 +16,7 @@ const (
 )
 
 // inInformationSchema reports whether the standard knows the kind of relation: materialized views it does not.
-func inInformationSchema(r *relation) bool { return r.kind != 'm' }
+func inInformationSchema(r *relation) bool { return r.kind != 'm' && r.kind != 'S' }
 
 func (r *relation) insertable() bool { return r.object != nil && r.kind == 'r' }
 
@@ -103,7 +103,7 @@ func isColumns(d *SystemData, w *rowWriter) {
 				w.strs("is_generated", "ALWAYS", "generation_expression", a.Generated)
 			} else {
 				w.str("is_generated", "NEVER")
-				w.text("column_default", a.Default)
+				w.text("column_default", d.Snap.defaultText(a.Column, d.Path))
 			}
 			w.str("data_type", dataType(a.Type))
 			typeNumbers(w, a.Type)
@@ -113,8 +113,14 @@ func isColumns(d *SystemData, w *rowWriter) {
 			d.udt(w, "udt", a.Type)
 			w.str("dtd_identifier", strconv.FormatInt(a.num, 10))
 			w.yes("is_self_referencing", false)
-			w.yes("is_identity", false)
-			w.yes("identity_cycle", false)
+			q := d.identity(a.Column)
+			w.yes("is_identity", q != nil)
+			w.yes("identity_cycle", q != nil && q.Cycle)
+			if q != nil {
+				num := func(n int64) string { return strconv.FormatInt(n, 10) }
+				w.strs("identity_generation", strings.ToUpper(a.Identity), "identity_start", num(q.Start), "identity_increment", num(q.Increment),
+					"identity_maximum", num(q.Max), "identity_minimum", num(q.Min))
+			}
 			w.yes("is_updatable", r.insertable() && a.Generated == "")
 			w.end()
 		}

@@ -49,6 +49,13 @@ func (d *SystemData) pgClassRow(w *rowWriter, r *relation) {
 		w.end()
 		return
 	}
+	if r.kind == 'S' {
+		w.float("reltuples", 1)
+		w.int("relpages", 1)
+		w.oid("relfilenode", r.oid)
+		w.end()
+		return
+	}
 	w.oid("reltype", rowTypeOID(r.object))
 	w.bool("relhasindex", len(d.indexes(r)) > 0)
 	w.int("relchecks", int64(len(r.checks())))
@@ -109,6 +116,12 @@ func pgAttribute(d *SystemData, w *rowWriter) {
 			if a.Generated != "" {
 				w.str("attgenerated", "s")
 			}
+			switch a.Identity {
+			case "always":
+				w.str("attidentity", "a")
+			case "by default":
+				w.str("attidentity", "d")
+			}
 			w.end()
 		}
 		for _, x := range d.indexes(r) {
@@ -154,7 +167,7 @@ func pgAttrdef(d *SystemData, w *rowWriter) {
 			w.oid("oid", defaultOID(r.object, a.pos))
 			w.oid("adrelid", r.oid)
 			w.int("adnum", a.num)
-			w.str("adbin", a.defaultText())
+			w.str("adbin", d.Snap.defaultText(a.Column, d.Path))
 			w.end()
 		}
 	}
@@ -305,6 +318,15 @@ func pgDepend(d *SystemData, w *rowWriter) {
 				row(pgClassOID, r.oid, a.num, pgTypeOID, uint32(a.Type.OID), 0, "n")
 			}
 		}
+		if q := r.object.Sequence; q != nil && q.OwnerTable != 0 {
+			if t, ok := d.Snap.Get(q.OwnerTable); ok {
+				kind := "a"
+				if d.isIdentity(r.object) {
+					kind = "i"
+				}
+				row(pgClassOID, r.oid, 0, pgClassOID, relationOID(t), objectRelation(t).num(q.OwnerColumn), kind)
+			}
+		}
 		for _, x := range d.indexes(r) {
 			class, obj := uint32(pgClassOID), x.oid
 			if oid := x.constraintOID(); oid != 0 {
@@ -325,6 +347,9 @@ func pgDepend(d *SystemData, w *rowWriter) {
 		for _, a := range r.columns {
 			if r.hasDefault(a) {
 				row(pgAttrdefOID, defaultOID(r.object, a.pos), 0, pgClassOID, r.oid, a.num, "a")
+				if a.Sequence != 0 {
+					row(pgAttrdefOID, defaultOID(r.object, a.pos), 0, pgClassOID, derivedOID(0, a.Sequence), 0, "n")
+				}
 			}
 		}
 	}

@@ -10,6 +10,9 @@ func pgType(d *SystemData, w *rowWriter) {
 	recordedRows("pg_type")(d, w)
 	d.enumTypes(w)
 	for _, r := range d.userRelations() {
+		if r.kind == 'S' {
+			continue
+		}
 		space := d.namespaceOID(r.schema)
 		rowTypeForm(w, r, space)
 		w.oid("oid", rowTypeOID(r.object))

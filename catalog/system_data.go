@@ -35,8 +35,11 @@ type SystemData struct {
 	User     string // connected
 	Database string
 	// RowCount and Size tell what a relation, by id, holds; RowCount < 0 means unknown.
-	RowCount         func(relation uint64) int64
-	Size             func(relation uint64) int64
+	RowCount func(relation uint64) int64
+	Size     func(relation uint64) int64
+	// SequenceValue is the newest value of a sequence; ok is false when it gave none yet.
+	SequenceValue    func(id uint64) (value int64, ok bool, err error)
+	Path             []string // the session's search path
 	Settings         func() []Setting
 	Sessions         func() []SessionInfo
 	Cursors          func() []CursorInfo
@@ -81,6 +84,8 @@ var producers = map[string]producer{
 	"pg_catalog\x00pg_proc":                 pgProc,
 	"pg_catalog\x00pg_roles":                pgRoles,
 	"pg_catalog\x00pg_prepared_statements":  pgPreparedStatements,
+	"pg_catalog\x00pg_sequence":             pgSequence,
+	"pg_catalog\x00pg_sequences":            pgSequences,
 	"pg_catalog\x00pg_settings":             pgSettings,
 	"pg_catalog\x00pg_shadow":               pgShadow,
 	"pg_catalog\x00pg_stat_activity":        pgStatActivity,
@@ -120,6 +125,7 @@ var producers = map[string]producer{
 	"information_schema\x00role_table_grants":                     isTablePrivileges,
 	"information_schema\x00routines":                              isRoutines,
 	"information_schema\x00schemata":                              isSchemata,
+	"information_schema\x00sequences":                             isSequences,
 	"information_schema\x00table_constraints":                     isTableConstraints,
 	"information_schema\x00table_privileges":                      isTablePrivileges,
 	"information_schema\x00tables":                                isTables,

@@ -122,6 +122,10 @@ func exampleDB(t testing.TB) *SystemData {
 			Kind: Source, Schema: "shop", Name: "s", Columns: []Column{{Name: "k", Type: types.Int8}},
 			Source: &SourceDef{Connector: "kafka", Options: map[string]string{"topic": "x", "properties.sasl.password": "hush"}, Format: "plain", Encode: "json"},
 		})
+		add(Object{
+			Kind: Sequence, Schema: "public", Name: "q", Columns: []Column{{Name: "last_value", Type: types.Int8, NotNull: true}},
+			Sequence: &SequenceDef{Type: uint32(types.OIDInt8), Start: 1, Increment: 1, Min: 1, Max: 9, Cache: 1},
+		})
 		add(Object{Kind: View, Schema: "public", Name: "v", Columns: []Column{{Name: "id", Type: types.Int4}}, Query: "SELECT id FROM t", DependsOn: []uint64{id}})
 		add(Object{
 			Kind: MaterializedView, Schema: "public", Name: "m", Key: []int{0}, Columns: []Column{{Name: "n", Type: types.Int8}},

@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"strings"
+
 	"github.com/pingcap/tidb/pkg/parser/ast"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
@@ -30,6 +32,9 @@ func (b *binder) target(n sql.Name, verb string) (*Relation, error) {
 		return nil, pgerr.Newf(pgerr.WrongObjectType, "cannot change source \"%s\"", rel.Name).WithHint("Declare it with CREATE TABLE to write to it.")
 	case Index:
 		return nil, pgerr.Newf(pgerr.WrongObjectType, "cannot open relation \"%s\"", rel.Name).WithDetail("This operation is not supported for indexes.")
+	}
+	if strings.HasPrefix(rel.Virtual, "sequence.") {
+		return nil, pgerr.Newf(pgerr.WrongObjectType, "cannot change sequence \"%s\"", rel.Name)
 	}
 	return nil, pgerr.Newf(pgerr.InsufficientPrivilege, "permission denied: \"%s\" is a system catalog", rel.Name)
 }
@@ -105,7 +110,7 @@ func (b *binder) generate(rel *Relation, row []*expr.Expr) error {
 
 // notGiven refuses values for columns that compute themselves.
 func notGiven(c *RelColumn, overriding string, update bool) error {
-	if c.Generated == nil && (c.Identity != "always" || overriding == "system") {
+	if c.Generated == nil && (c.Identity != "always" || overriding != "") {
 		return nil
 	}
 	detail := "Column \"%s\" is a generated column."
@@ -154,6 +159,9 @@ func (b *binder) given(x *exprCtx, v ast.ExprNode, c *RelColumn, overriding stri
 	}
 	if err := notGiven(c, overriding, update); err != nil {
 		return nil, err
+	}
+	if overriding == "user" && c.Identity != "" {
+		return b.defaultOf(c)
 	}
 	e, err := x.bind(v)
 	if err != nil {

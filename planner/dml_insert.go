@@ -196,6 +196,9 @@ func (b *binder) insertSelect(s *sql.Insert, q *pgext.Query, rel *Relation, cols
 		if err := notGiven(c, s.Overriding, false); err != nil {
 			return nil, nil, err
 		}
+		if s.Overriding == "user" && c.Identity != "" {
+			continue // the default counts
+		}
 		t := b.md.typ(r.cols[j].id)
 		if t.OID == types.OIDUnknown {
 			if err := b.coerceOutput(r, j, c.Type, functions.Assignment); err != nil {

@@ -101,8 +101,8 @@ func (d *dispatch) columnsOf(def *sql.TableDef, o *catalog.Object) error {
 			return pgerr.Newf(pgerr.ReservedName, "column name %q is reserved", c.Name).At(c.Pos)
 		}
 		switch {
-		case c.Identity != "":
-			return pgerr.Newf(pgerr.FeatureNotSupported, "identity columns are not supported").At(c.Pos)
+		case c.Identity != "" && o.Kind == catalog.Source:
+			return pgerr.Newf(pgerr.FeatureNotSupported, "identity columns of sources are not supported").At(c.Pos)
 		case c.References != nil:
 			return pgerr.Newf(pgerr.FeatureNotSupported, "foreign keys are not supported").At(c.References.Pos)
 		case c.Unique && o.Kind != catalog.Table:
@@ -112,15 +112,10 @@ func (d *dispatch) columnsOf(def *sql.TableDef, o *catalog.Object) error {
 		case c.Type == nil:
 			return pgerr.Newf(pgerr.SyntaxError, "column %q needs a type", c.Name).At(c.Pos)
 		}
-		t, err := d.columnType(c.Type)
+		col, err := d.newColumn(c, o)
 		if err != nil {
 			return err
 		}
-		if t.IsUserType() && o.Kind == catalog.Source {
-			return pgerr.Newf(pgerr.FeatureNotSupported, "columns of enum types are not supported in sources").At(c.Type.Pos).
-				WithHint("Declare the column as text and cast it in a view.")
-		}
-		col := catalog.Column{Name: c.Name, Type: t, NotNull: c.NotNull || c.PrimaryKey}
 		if c.Default != nil {
 			col.Default = expressionText(c.Default)
 		}
@@ -173,6 +168,47 @@ func (d *dispatch) columnsOf(def *sql.TableDef, o *catalog.Object) error {
 		o.Constraint = constraint
 	}
 	return d.bindColumns(def, o)
+}
+
+// newColumn makes a column of a definition, without its expressions.
+func (d *dispatch) newColumn(c *sql.ColumnDef, o *catalog.Object) (catalog.Column, error) {
+	col := catalog.Column{Name: c.Name, NotNull: c.NotNull || c.PrimaryKey, Identity: c.Identity}
+	if t, serial := serialType(c.Type); serial && o.Kind == catalog.Table {
+		switch {
+		case c.Default != nil:
+			return col, pgerr.Newf(pgerr.SyntaxError, "multiple default values specified for column \"%s\" of table \"%s\"", c.Name, o.Name).At(c.Pos)
+		case c.Identity != "":
+			return col, pgerr.Newf(pgerr.SyntaxError, "both default and identity specified for column \"%s\" of table \"%s\"", c.Name, o.Name).At(c.IdentityPos)
+		case c.Null:
+			return col, pgerr.Newf(pgerr.SyntaxError, "conflicting NULL/NOT NULL declarations for column \"%s\" of table \"%s\"", c.Name, o.Name).At(c.Pos)
+		}
+		col.Type, col.NotNull = t, true
+		return col, nil
+	}
+	t, err := d.columnType(c.Type)
+	if err != nil {
+		return col, err
+	}
+	if t.IsUserType() && o.Kind == catalog.Source {
+		return col, pgerr.Newf(pgerr.FeatureNotSupported, "columns of enum types are not supported in sources").At(c.Type.Pos).
+			WithHint("Declare the column as text and cast it in a view.")
+	}
+	col.Type = t
+	if c.Identity == "" {
+		return col, nil
+	}
+	switch {
+	case t.OID != types.OIDInt2 && t.OID != types.OIDInt4 && t.OID != types.OIDInt8:
+		return col, pgerr.Newf(pgerr.InvalidParameterValue, "identity column type must be smallint, integer, or bigint")
+	case c.Default != nil:
+		return col, pgerr.Newf(pgerr.SyntaxError, "both default and identity specified for column \"%s\" of table \"%s\"", c.Name, o.Name).At(c.IdentityPos)
+	case c.Generated != nil:
+		return col, pgerr.Newf(pgerr.SyntaxError, "both identity and generation expression specified for column \"%s\" of table \"%s\"", c.Name, o.Name).At(c.IdentityPos)
+	case c.Null:
+		return col, pgerr.Newf(pgerr.SyntaxError, "conflicting NULL/NOT NULL declarations for column \"%s\" of table \"%s\"", c.Name, o.Name).At(c.Pos)
+	}
+	col.NotNull = true
+	return col, nil
 }
 
 // addCheck names a constraint as PostgreSQL does: after the column where it is about exactly one.
@@ -311,18 +347,18 @@ func (d *dispatch) createTable(st *sql.CreateTable) error {
 	if err != nil {
 		return err
 	}
-	return d.addTable(o, "CREATE TABLE", indexes...)
+	return d.addTable(o, &st.TableDef, "CREATE TABLE", indexes...)
 }
 
 // addTable gives the table its hidden key where it has none, stores and opens it.
-func (d *dispatch) addTable(o *catalog.Object, tag string, indexes ...*catalog.Object) error {
-	if err := d.storeTable(o, indexes...); err != nil {
+func (d *dispatch) addTable(o *catalog.Object, def *sql.TableDef, tag string, indexes ...*catalog.Object) error {
+	if err := d.storeTable(o, def, indexes...); err != nil {
 		return err
 	}
 	return d.complete(tag)
 }
 
-func (d *dispatch) storeTable(o *catalog.Object, indexes ...*catalog.Object) error {
+func (d *dispatch) storeTable(o *catalog.Object, def *sql.TableDef, indexes ...*catalog.Object) error {
 	srv := d.ss.srv
 	if len(o.Key) == 0 {
 		o.Columns = append(o.Columns, catalog.Column{Name: rowIDColumn, Type: types.Int8, Hidden: true})
@@ -330,6 +366,16 @@ func (d *dispatch) storeTable(o *catalog.Object, indexes ...*catalog.Object) err
 	}
 	if err := d.ss.update(func(tx *catalog.Tx) error {
 		o.ID = tx.NextID()
+		if def != nil {
+			for i := range def.Columns {
+				c := &def.Columns[i]
+				if _, serial := serialType(c.Type); serial || c.Identity != "" {
+					if _, err := d.ownSequence(tx, o, o.Column(c.Name), c.IdentityOptions); err != nil {
+						return err
+					}
+				}
+			}
+		}
 		if err := tx.Add(o); err != nil {
 			return err
 		}
@@ -394,7 +440,7 @@ func (d *dispatch) createTableAs(st *sql.CreateTableAs) error {
 	if err != nil {
 		return err
 	}
-	err = d.storeTable(o)
+	err = d.storeTable(o, nil)
 	unlock()
 	if err != nil {
 		return err

@@ -34,12 +34,12 @@ func (d *dispatch) createSchema(st *sql.CreateSchema) error {
 
 var dropTags = map[sql.ObjectKind]string{
 	sql.KindTable: "DROP TABLE", sql.KindView: "DROP VIEW", sql.KindMaterializedView: "DROP MATERIALIZED VIEW", sql.KindSource: "DROP SOURCE", sql.KindSchema: "DROP SCHEMA",
-	sql.KindIndex: "DROP INDEX",
+	sql.KindIndex: "DROP INDEX", sql.KindSequence: "DROP SEQUENCE",
 }
 
 var dropKinds = map[sql.ObjectKind]catalog.Kind{
 	sql.KindTable: catalog.Table, sql.KindView: catalog.View, sql.KindMaterializedView: catalog.MaterializedView, sql.KindSource: catalog.Source,
-	sql.KindIndex: catalog.Index,
+	sql.KindIndex: catalog.Index, sql.KindSequence: catalog.Sequence,
 }
 
 func (d *dispatch) drop(st *sql.Drop) error {
@@ -208,6 +208,15 @@ func (d *dispatch) dropObjects(objs []*catalog.Object) error {
 	if len(objs) == 0 {
 		return nil
 	}
+	for _, o := range objs {
+		if o.Kind == catalog.Table {
+			for _, q := range d.ss.snapshot().OwnedSequences(o.ID) {
+				if !slices.ContainsFunc(objs, func(x *catalog.Object) bool { return x.ID == q.ID }) {
+					objs = append(objs, q)
+				}
+			}
+		}
+	}
 	if err := d.ss.update(func(tx *catalog.Tx) error {
 		for _, o := range objs {
 			tx.Remove(o.ID)
@@ -226,6 +235,8 @@ func (d *dispatch) dropObjects(objs []*catalog.Object) error {
 				err = errors.Join(err, srv.engine.DropIndex(ctx, o.Index.Table, o.ID))
 			case catalog.Table:
 				err = errors.Join(err, srv.closeTable(ctx, o.ID))
+			case catalog.Sequence:
+				err = errors.Join(err, srv.dropSequence(ctx, o.ID))
 			}
 		}
 		return err

@@ -626,6 +626,11 @@ func (d *dispatch) truncate(st *sql.Truncate) error {
 		if err := c.run(); err != nil {
 			return err
 		}
+		if st.RestartIdentity {
+			if err := d.restartIdentity(o); err != nil {
+				return err
+			}
+		}
 	}
 	return d.complete("TRUNCATE TABLE")
 }

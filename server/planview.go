@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"sync"
 
 	"github.com/streamdb/streamdb/catalog"
@@ -108,7 +109,10 @@ func (c *planCatalog) relation(o *catalog.Object) (*planner.Relation, bool) {
 	r := &planner.Relation{ID: o.ID, OID: uint32(o.ID), Schema: o.Schema, Name: o.Name, Key: o.Key, AppendOnly: o.AppendOnly, SearchPath: o.SearchPath}
 	for _, col := range o.Columns {
 		rc := planner.RelColumn{Name: col.Name, Type: col.Type, NotNull: col.NotNull, Hidden: col.Hidden}
-		rc.Default, rc.Generated = c.expression(col.Default), c.expression(col.Generated)
+		rc.Default, rc.Generated, rc.Identity = c.expression(col.Default), c.expression(col.Generated), col.Identity
+		if col.Sequence != 0 {
+			rc.Default = c.expression(fmt.Sprintf("nextval('%d'::regclass)", col.Sequence))
+		}
 		r.Columns = append(r.Columns, rc)
 	}
 	switch o.Kind {
@@ -119,6 +123,8 @@ func (c *planCatalog) relation(o *catalog.Object) (*planner.Relation, bool) {
 		r.Kind = planner.Index
 	case catalog.MaterializedView:
 		r.Kind = planner.MaterializedView
+	case catalog.Sequence:
+		r.Kind, r.Virtual = planner.System, fmt.Sprint(sequenceRelation, o.ID)
 	case catalog.View:
 		r.Kind = planner.View
 		if stmts, err := sql.Parse(o.Query); err == nil && len(stmts) == 1 {

@@ -107,7 +107,10 @@ func (ss *session) queryOf(ctx context.Context, p *prepared, args []types.Datum)
 // pin returns the versions for a query: the transaction block's snapshot, or the newest common epoch that covers the session's own writes.
 func (ss *session) pin(ctx context.Context, ids []uint64) (pins *exec.Pinned, own bool, err error) {
 	e := ss.srv.engine
-	ids = slices.DeleteFunc(slices.Clone(ids), func(id uint64) bool { return !catalog.IsUserID(id) }) // system relations have no versions
+	ids = slices.DeleteFunc(slices.Clone(ids), func(id uint64) bool { // system relations and sequences have no versions
+		o, ok := ss.snapshot().Get(id)
+		return !catalog.IsUserID(id) || ok && o.Kind == catalog.Sequence
+	})
 	if !ss.tx.explicit {
 		rels, err := e.Relations(ids)
 		if err != nil {

@@ -86,6 +86,7 @@ type Server struct {
 	ddl        schemaLock // one schema change at a time
 	tables     sync.Map   // uint64 → *tableState
 	sessions   sync.Map   // int32 → *session
+	sequences  sync.Map   // uint64 → *sequence
 	started    time.Time
 	ready      atomic.Bool
 	statements atomic.Int64
@@ -415,6 +416,9 @@ func (s *Server) Close(ctx context.Context) error {
 			err = nil
 		}
 		if !s.cfg.MemoryOnly {
+			if kerr := s.keepSequences(ctx); kerr != nil {
+				s.log.Warn().Err(kerr).Msg("sequences skip values at the next start")
+			}
 			if cerr := s.coord.FinalCheckpoint(ctx); cerr != nil {
 				s.log.Warn().Err(cerr).Msg("last checkpoint failed: the next start continues from the one before")
 			}

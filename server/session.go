@@ -18,21 +18,22 @@ var pgEpoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // session is one client's session. pgwire calls it from one goroutine at a time.
 type session struct {
-	srv      *Server
-	ctx      context.Context //nolint:containedctx // the session's own lifetime, given to NewSession
-	notifier pgwire.Notifier
-	params   pgwire.StartupParams
-	vars     *sessionVars
-	tx       *txn // never nil: implicit until BEGIN
-	written  uint64
-	prepared map[string]*prepared
-	portals  map[string]*portal
-	info     *catalog.Info
-	infoOf   *catalog.Snapshot
-	format   *types.Format // of formatOf, with the names of info
-	formatOf *types.Format
-	began    time.Time
-	activity activity
+	srv       *Server
+	ctx       context.Context //nolint:containedctx // the session's own lifetime, given to NewSession
+	notifier  pgwire.Notifier
+	params    pgwire.StartupParams
+	vars      *sessionVars
+	tx        *txn // never nil: implicit until BEGIN
+	written   uint64
+	prepared  map[string]*prepared
+	portals   map[string]*portal
+	info      *catalog.Info
+	infoOf    *catalog.Snapshot
+	format    *types.Format // of formatOf, with the names of info
+	formatOf  *types.Format
+	began     time.Time
+	activity  activity
+	sequences sessionSequences
 }
 
 // NewSession implements pgwire.Handler.
@@ -43,6 +44,7 @@ func (s *Server) NewSession(ctx context.Context, p pgwire.StartupParams, n pgwir
 	ss := &session{
 		srv: s, ctx: ctx, notifier: n, params: p, vars: s.newSessionVars(p.User), prepared: map[string]*prepared{}, portals: map[string]*portal{}, began: time.Now(),
 	}
+	ss.sequences.ss = ss
 	for _, kv := range p.Settings {
 		if err := ss.vars.set(kv.Name, []string{kv.Value}, false); err != nil {
 			return nil, err
@@ -193,7 +195,7 @@ func (ss *session) env(args []types.Datum) *expr.Env {
 	return &expr.Env{
 		Format: ss.Format(), Params: args, TxnTime: ss.tx.at.Sub(pgEpoch).Microseconds(), StmtTime: time.Since(pgEpoch).Microseconds(),
 		User: ss.vars.get("role_user"), Database: databaseName, Schemas: ss.vars.searchPath(), Settings: ss.vars.lookup,
-		Catalog: ss.catalogInfo(), SessionID: ss.params.ProcessID,
+		Catalog: ss.catalogInfo(), SessionID: ss.params.ProcessID, Sequences: &ss.sequences,
 	}
 }
 

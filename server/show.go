@@ -280,6 +280,9 @@ func (d *dispatch) reset(st *sql.Reset) error {
 
 func (d *dispatch) discard(st *sql.Discard) error {
 	ss := d.ss
+	if st.What == "all" || st.What == "sequences" {
+		ss.sequences.forget()
+	}
 	if st.What == "all" {
 		if ss.tx.explicit {
 			return pgerr.Newf(pgerr.ActiveSQLTransaction, "DISCARD ALL cannot run inside a transaction block")

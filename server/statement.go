@@ -102,6 +102,10 @@ func (d *dispatch) statement(st sql.Statement) error {
 		return d.createMaterializedView(st)
 	case *sql.CreateView:
 		return d.createView(st)
+	case *sql.CreateSequence:
+		return d.createSequence(st)
+	case *sql.AlterSequence:
+		return d.alterSequence(st)
 	case *sql.CreateSchema:
 		return d.createSchema(st)
 	case *sql.CreateEnum:
@@ -161,7 +165,7 @@ func (d *dispatch) mayWrite(st sql.Statement) error {
 	name := statementName(st)
 	switch st := st.(type) {
 	case *sql.Insert, *sql.Update, *sql.Delete, *sql.CreateTable, *sql.CreateTableAs, *sql.CreateSource, *sql.CreateMaterializedView, *sql.CreateView,
-		*sql.CreateSchema, *sql.CreateIndex, *sql.CreateSink, *sql.AlterType, *sql.Reindex:
+		*sql.CreateSchema, *sql.CreateSequence, *sql.AlterSequence, *sql.CreateIndex, *sql.CreateSink, *sql.AlterType, *sql.Reindex:
 	case *sql.CreateEnum:
 		name = "CREATE TYPE"
 	case *sql.Query:

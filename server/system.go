@@ -69,6 +69,9 @@ type systemTables struct{ ss *session }
 
 // Rows implements exec.VirtualTables.
 func (t *systemTables) Rows(ctx context.Context, name string, columns []int, emit func(*types.Chunk) error) error {
+	if id, ok := strings.CutPrefix(name, sequenceRelation); ok {
+		return t.sequenceRow(id, columns, emit)
+	}
 	schema, rel, _ := strings.Cut(name, ".")
 	if schema != catalog.SystemSchema {
 		return t.ss.systemData().Rows(ctx, schema, rel, columns, emit)
@@ -220,6 +223,8 @@ func (ss *session) systemData() *catalog.SystemData {
 	s := ss.srv
 	return &catalog.SystemData{
 		Snap: ss.snapshot(), Registry: s.registry, User: ss.params.User, Database: databaseName, Size: s.relationSize,
+		Path:          ss.vars.searchPath(),
+		SequenceValue: func(id uint64) (int64, bool, error) { return ss.sequences.Newest(uint32(id)) },
 		RowCount: func(id uint64) int64 {
 			if r, ok := s.engine.Relation(id); ok {
 				return r.Rows()

@@ -3,6 +3,7 @@ package sql
 import (
 	"strings"
 
+	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/sql/internal/lex"
 )
 
@@ -21,7 +22,7 @@ func (p *parser) alter() Statement {
 			return p.unsupported(first.Pos, "ALTER "+strings.ToUpper(t.Val), "There are no such objects.")
 		}
 		p.Syntax()
-	case KindFunction, KindSequence, KindExtension:
+	case KindFunction, KindExtension:
 		return p.unsupported(first.Pos, "ALTER "+strings.ToUpper(string(kind)), "There are no such objects to alter.")
 	case KindType:
 		return p.alterType()
@@ -38,6 +39,13 @@ func (p *parser) alter() Statement {
 	p.Accept("only")
 	a.Name = p.name()
 	p.Accept("*")
+	if kind == KindSequence && !p.Any("rename", "owner") && !p.IsN("set", "schema") {
+		s := &AlterSequence{Name: a.Name, IfExists: a.IfExists, Options: p.sequenceOptions()}
+		if s.Options == nil {
+			p.Syntax()
+		}
+		return s
+	}
 	for {
 		a.Actions = append(a.Actions, p.alterAction())
 		if !p.Accept(",") {
@@ -113,7 +121,15 @@ func (p *parser) alterAction() AlterAction {
 		p.Accept("column")
 		act.Name = p.ident()
 		p.alterColumn(&act)
-	case p.Any("enable", "disable", "inherit", "no", "attach", "detach", "validate", "cluster", "replica", "force"):
+	case p.Accept("validate", "constraint"):
+		act.Kind, act.Name = AlterValidateConstraint, p.ident()
+	case p.Accept("replica", "identity"), p.Accept("cluster", "on"), p.Accept("set", "without", "cluster"):
+		act.Kind = AlterNothing
+		p.Next()
+		if p.Accept("index") {
+			p.ident()
+		}
+	case p.Any("enable", "disable", "inherit", "no", "attach", "detach", "force"):
 		p.Unsupported("ALTER .. "+strings.ToUpper(t.Val), "This has no meaning here.")
 	default:
 		p.Syntax()
@@ -152,9 +168,71 @@ func (p *parser) alterColumn(act *AlterAction) {
 		if p.Accept("using") {
 			act.Using = p.expr()
 		}
+	case p.IsN("add", "generated"):
+		p.I += 2
+		act.Kind, act.Identity = AlterAddIdentity, p.identityKind()
+		p.Expect("as", "identity")
+		act.Sequence = p.identityOptions()
+	case p.Accept("drop", "identity"):
+		act.Kind, act.IfExists = AlterDropIdentity, p.ifExists()
+	case p.Accept("drop", "expression"):
+		act.Kind, act.IfExists = AlterDropExpression, p.ifExists()
+	case p.IsN("set", "generated"), p.Is("restart"), p.Is("set") && p.sequenceWord(1):
+		act.Kind = AlterSetIdentity
+		p.setIdentity(act)
+	case p.Accept("set", "storage"), p.Accept("set", "statistics"), p.Accept("set", "compression"):
+		act.Kind = AlterNothing
+		p.Accept("-")
+		p.Next()
+	case p.IsN("set", "("), p.IsN("reset", "("):
+		p.I++
+		act.Kind = AlterNothing
+		p.optionList()
 	case p.Any("set", "reset", "add", "drop"):
 		p.Unsupported("this change of a column", "Defaults, NOT NULL and the type can be changed.")
 	default:
 		p.Syntax()
+	}
+}
+
+// identityKind parses ALWAYS or BY DEFAULT.
+func (p *parser) identityKind() string {
+	if p.Accept("always") {
+		return "always"
+	}
+	p.Expect("by", "default")
+	return "by default"
+}
+
+// sequenceWord reports whether the n-th token from here begins an option of a sequence.
+func (p *parser) sequenceWord(n int) bool {
+	t := p.Peek(n)
+	for _, w := range [...]string{"increment", "minvalue", "maxvalue", "no", "start", "cache", "cycle", "restart", "sequence"} {
+		if t.Is(w) {
+			return true
+		}
+	}
+	return false
+}
+
+// setIdentity parses SET GENERATED .., SET option and RESTART [WITH n], in any number.
+func (p *parser) setIdentity(act *AlterAction) {
+	for {
+		switch {
+		case p.Accept("set", "generated"):
+			if act.Identity != "" {
+				lex.Fail(pgerr.SyntaxError, p.Cur().Pos, "conflicting or redundant options")
+			}
+			act.Identity = p.identityKind()
+		case p.Is("restart"), p.Is("set") && p.sequenceWord(1):
+			p.Accept("set")
+			o := SequenceOption{Pos: p.Cur().Pos}
+			if !p.sequenceOption(&o) {
+				p.Syntax()
+			}
+			act.Sequence = append(act.Sequence, o)
+		default:
+			return
+		}
 	}
 }

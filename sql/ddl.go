@@ -68,6 +68,12 @@ func (p *parser) create() Statement {
 		unique := p.Accept("unique")
 		p.Expect("index")
 		return p.createIndex(unique)
+	case p.Is("sequence"):
+		if replace || unlogged {
+			p.Syntax()
+		}
+		p.I++
+		return p.createSequence(temporary)
 	case p.Is("schema"):
 		onlyPlain()
 		p.I++
@@ -99,7 +105,6 @@ var createHints = map[string]string{
 	"trigger":     "Use a materialized view or a sink.",
 	"event":       "Use a materialized view or a sink.",
 	"rule":        "Use a view.",
-	"sequence":    "Number the rows in the client, or use a table without a primary key: it numbers its rows itself (_row_id).",
 	"domain":      "Use a CHECK constraint.",
 	"extension":   "Extensions cannot be loaded.",
 	"language":    "There is no procedural language.",
@@ -384,7 +389,7 @@ func (p *parser) drop() Statement {
 			return p.unsupported(first.Pos, "DROP "+strings.ToUpper(t.Val), "There are no such objects.")
 		}
 		p.Syntax()
-	case KindFunction, KindSequence, KindExtension, KindDatabase:
+	case KindFunction, KindExtension, KindDatabase:
 		return p.unsupported(first.Pos, "DROP "+strings.ToUpper(string(d.Kind)), "There are no such objects to drop.")
 	case KindIndex:
 		d.Concurrently = p.Accept("concurrently")
@@ -440,6 +445,10 @@ func (p *parser) comment() Statement {
 		if n > 3 {
 			c.Name.Catalog = parts[n-4]
 		}
+	} else if p.Accept("constraint") {
+		c.Kind, c.Column = KindConstraint, p.ident().Name
+		p.Expect("on")
+		c.Name = p.name()
 	} else {
 		t := p.Cur()
 		c.Kind = p.objectKind()

@@ -172,8 +172,11 @@ type ColumnDef struct {
 	Default    *Query
 	Generated  *Query // GENERATED ALWAYS AS (e) STORED, or name [type] AS e
 	Identity   string // "", "always", "by default"
-	Checks     []TableConstraint
-	References *ForeignKey
+	// IdentityOptions are those of the identity column's sequence.
+	IdentityOptions []SequenceOption
+	IdentityPos     int
+	Checks          []TableConstraint
+	References      *ForeignKey
 
 	next int // token behind the name, where a missing type is reported
 }
@@ -196,11 +199,13 @@ type TableConstraint struct {
 	Columns []Ident
 	Check   *Query
 	Foreign *ForeignKey
-	Pos     int
 	// Include, NullsNotDistinct and UsingIndex belong to UNIQUE and PRIMARY KEY.
 	Include          []Ident
 	NullsNotDistinct bool
 	UsingIndex       *Ident
+	// NotValid: existing rows are not checked.
+	NotValid bool
+	Pos      int
 }
 
 // ForeignKey is what REFERENCES says.
@@ -429,23 +434,29 @@ type AlterKind uint8
 
 // The actions of ALTER.
 const (
-	AlterRename           AlterKind = iota // RENAME TO NewName
-	AlterSetSchema                         // SET SCHEMA NewName
-	AlterSetOptions                        // SET (Options), ALTER SYSTEM SET, SET k = v
-	AlterReset                             // RESET (names in Options)
-	AlterOwner                             // OWNER TO NewName
-	AlterAddColumn                         // ADD COLUMN Column
-	AlterDropColumn                        // DROP COLUMN Name
-	AlterRenameColumn                      // RENAME COLUMN Name TO NewName
-	AlterSetDefault                        // ALTER COLUMN Name SET DEFAULT Default
-	AlterDropDefault                       // ALTER COLUMN Name DROP DEFAULT
-	AlterSetNotNull                        // ALTER COLUMN Name SET NOT NULL
-	AlterDropNotNull                       // ALTER COLUMN Name DROP NOT NULL
-	AlterColumnType                        // ALTER COLUMN Name TYPE Type [USING Using]
-	AlterAddConstraint                     // ADD Constraint
-	AlterDropConstraint                    // DROP CONSTRAINT Name
-	AlterRenameConstraint                  // RENAME CONSTRAINT Name TO NewName
-	AlterRefreshSchema                     // REFRESH SCHEMA
+	AlterRename             AlterKind = iota // RENAME TO NewName
+	AlterSetSchema                           // SET SCHEMA NewName
+	AlterSetOptions                          // SET (Options), ALTER SYSTEM SET, SET k = v
+	AlterReset                               // RESET (names in Options)
+	AlterOwner                               // OWNER TO NewName
+	AlterAddColumn                           // ADD COLUMN Column
+	AlterDropColumn                          // DROP COLUMN Name
+	AlterRenameColumn                        // RENAME COLUMN Name TO NewName
+	AlterSetDefault                          // ALTER COLUMN Name SET DEFAULT Default
+	AlterDropDefault                         // ALTER COLUMN Name DROP DEFAULT
+	AlterSetNotNull                          // ALTER COLUMN Name SET NOT NULL
+	AlterDropNotNull                         // ALTER COLUMN Name DROP NOT NULL
+	AlterColumnType                          // ALTER COLUMN Name TYPE Type [USING Using]
+	AlterAddConstraint                       // ADD Constraint
+	AlterDropConstraint                      // DROP CONSTRAINT Name
+	AlterRenameConstraint                    // RENAME CONSTRAINT Name TO NewName
+	AlterRefreshSchema                       // REFRESH SCHEMA
+	AlterAddIdentity                         // ALTER COLUMN Name ADD GENERATED Identity AS IDENTITY (Sequence)
+	AlterSetIdentity                         // ALTER COLUMN Name SET GENERATED Identity, SET/RESTART options (Sequence)
+	AlterDropIdentity                        // ALTER COLUMN Name DROP IDENTITY [IF EXISTS]
+	AlterDropExpression                      // ALTER COLUMN Name DROP EXPRESSION [IF EXISTS]
+	AlterValidateConstraint                  // VALIDATE CONSTRAINT Name
+	AlterNothing                             // accepted without effect: storage and statistics settings
 )
 
 // AlterAction is one action of ALTER; which fields are set follows from Kind.
@@ -459,6 +470,8 @@ type AlterAction struct {
 	Using                 *Query
 	Default               *Query
 	Options               []Option
+	Identity              string // "", "always", "by default"
+	Sequence              []SequenceOption
 	IfExists, IfNotExists bool
 	Cascade               bool
 	Pos                   int
@@ -478,6 +491,6 @@ type CommentOn struct {
 	Base
 	Kind    ObjectKind
 	Name    Name
-	Column  string
+	Column  string // also the constraint of KindConstraint
 	Comment *string
 }

@@ -218,6 +218,7 @@ func (p *parser) tableElement(d *TableDef) {
 }
 
 func (p *parser) tableConstraint() TableConstraint {
+	start := p.I
 	c := TableConstraint{Pos: p.Cur().Pos}
 	if p.Accept("constraint") {
 		c.Name = p.ColID().Val
@@ -248,6 +249,11 @@ func (p *parser) tableConstraint() TableConstraint {
 		p.Syntax()
 	}
 	p.constraintAttributes()
+	for i := start; i < p.I-1; i++ {
+		if p.Toks[i].Is("not") && p.Toks[i+1].Is("valid") {
+			c.NotValid = true
+		}
+	}
 	return c
 }
 
@@ -393,16 +399,7 @@ func (p *parser) generated(c *ColumnDef) {
 	}
 	p.Expect("as")
 	if p.Accept("identity") {
-		if p.Accept("(") {
-			for depth := 1; depth > 0; {
-				switch t := p.Next(); {
-				case t.Is("("):
-					depth++
-				case t.Is(")"):
-					depth--
-				}
-			}
-		}
+		c.IdentityPos, c.IdentityOptions = when, p.identityOptions()
 		return
 	}
 	if c.Identity != "always" {

@@ -14,6 +14,18 @@ type Env struct {
 	Settings  func(name string) (string, bool)
 	Catalog   CatalogInfo // for pg_get_userbyid and its like; nil inside jobs
 	SessionID int32       // pg_backend_pid()
+	Sequences Sequences   // nil inside jobs
+}
+
+// Sequences is what the functions of sequences do; sequences are named by OID. Safe for concurrent use.
+type Sequences interface {
+	Next(oid uint32) (int64, error)
+	// Current is the value that the session got last of the sequence, Last that of whichever sequence it used last.
+	Current(oid uint32) (int64, error)
+	Last() (int64, error)
+	Set(oid uint32, value int64, called bool) error
+	// Newest is the newest value given out to anybody; ok is false when there was none.
+	Newest(oid uint32) (value int64, ok bool, err error)
 }
 
 // CatalogInfo answers the catalogue functions that clients call (pg_table_is_visible, regclass text, …). Implemented by the catalog.
@@ -40,6 +52,8 @@ type CatalogInfo interface {
 	// RelationSize returns the bytes that a relation takes, or a database when oid is that of one.
 	RelationSize(oid uint32) (int64, bool)
 	DatabaseSize(name string) (int64, bool)
+	// SerialSequence returns the qualified name of the sequence that a column owns.
+	SerialSequence(table, column string, path []string) (name string, ok bool, err error)
 }
 
 // RowErrors collects the rows whose evaluation failed. A failed row's value is NULL; the operator decides what becomes of the row

@@ -74,6 +74,7 @@ func systemFunctions() []entry {
 		fn("pg_size_pretty(int8)", "pg_size_pretty(123456789::int8)", map1(intSlot, strSlot, sizePretty)),
 	}
 	out = append(out, catalogFunctions(null, yes, no)...)
+	out = append(out, sequenceFunctions()...)
 	return append(out, privilegeFunctions(yes, own)...)
 }
 
@@ -273,7 +274,7 @@ func catalogFunctions(null, yes, no expr.Kernel) []entry {
 		fn("pg_get_function_result(oid)", "", each(functionText(false))), fn("pg_get_function_arguments(oid)", "", each(functionText(true))),
 		fn("pg_get_function_identity_arguments(oid)", "", each(functionText(true))),
 		fn("pg_get_partkeydef(oid)", "", null), fn("pg_get_triggerdef(oid)", "", null), fn("pg_get_triggerdef(oid,bool)", "", null),
-		fn("pg_get_ruledef(oid)", "", null), fn("pg_get_ruledef(oid,bool)", "", null), fn("pg_get_serial_sequence(text,text)", "", null),
+		fn("pg_get_ruledef(oid)", "", null), fn("pg_get_ruledef(oid,bool)", "", null),
 		fn("pg_get_statisticsobjdef_columns(oid)", "", null), fn("pg_get_statisticsobjdef(oid)", "", null), fn("pg_get_functiondef(oid)", "", null), fn("pg_get_function_sqlbody(oid)", "", null),
 		fn("pg_get_partition_constraintdef(oid)", "", null), fn("pg_get_replica_identity_index(regclass)", "", null),
 		fn("pg_relation_is_publishable(regclass)", "", no), fn("pg_partition_root(regclass)", "", null), fn("pg_relation_filenode(regclass)", "", null),
