@@ -154,15 +154,53 @@ func (x *exprCtx) kindOf(e *pgext.Call) functions.FuncKind {
 func (x *exprCtx) callArgs(e *pgext.Call) ([]*expr.Expr, error) {
 	out := make([]*expr.Expr, len(e.Args))
 	for i, a := range e.Args {
-		if a.Name != "" {
-			return nil, pgerr.Newf(pgerr.FeatureNotSupported, "named arguments are not supported").
-				WithHint("Pass the arguments by position.").At(x.b.pos(e.Pos))
-		}
 		c, err := x.bind(a.X)
 		if err != nil {
 			return nil, err
 		}
 		out[i] = c
+	}
+	return x.positional(e, out)
+}
+
+// argNames returns the names that arguments of a call are given by, nil when there are none.
+func (b *binder) argNames(e *pgext.Call) ([]string, error) {
+	var names []string
+	for i, a := range e.Args {
+		pos := b.pos(a.X.OriginTextPosition())
+		switch {
+		case a.Name == "" && names != nil:
+			return nil, pgerr.Newf(pgerr.SyntaxError, "positional argument cannot follow named argument").At(pos)
+		case a.Name == "":
+			continue
+		case slices.Contains(names, a.Name):
+			return nil, pgerr.Newf(pgerr.SyntaxError, "argument name \"%s\" used more than once", a.Name).At(pos)
+		case names == nil:
+			names = make([]string, i, len(e.Args))
+		}
+		names = append(names, a.Name)
+	}
+	return names, nil
+}
+
+// positional puts named arguments where the function has them, with defaults in between.
+func (x *exprCtx) positional(e *pgext.Call, args []*expr.Expr) ([]*expr.Expr, error) {
+	b, pos := x.b, x.b.pos(e.Pos)
+	names, err := b.argNames(e)
+	if names == nil || err != nil {
+		return args, err
+	}
+	order, defaults, err := b.reg.MatchNames(e.Name, argTypes(args), names)
+	if err != nil {
+		return nil, pgerr.From(err).At(pos)
+	}
+	out := make([]*expr.Expr, len(order))
+	for i, o := range order {
+		if o < 0 {
+			out[i] = unknownText(defaults[i], pos)
+			continue
+		}
+		out[i] = args[o]
 	}
 	return out, nil
 }

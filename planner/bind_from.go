@@ -68,11 +68,11 @@ func (b *binder) relation(r *pgext.Relation, ev *env) (*node, *scope, error) {
 			return nil, nil, err
 		}
 	}
-	if r.Sample != nil {
-		return nil, nil, pgerr.Newf(pgerr.FeatureNotSupported, "TABLESAMPLE is not supported").WithHint("Filter on a hash of a column, for example WHERE hashint8(id) %% 100 = 0.").At(pos)
-	}
 	if r.Schema == "" {
 		if c := ev.lookup(r.Name); c != nil {
+			if r.Sample != nil {
+				return nil, nil, pgerr.Newf(pgerr.SyntaxError, "TABLESAMPLE clause can only be applied to tables and materialized views").At(pos)
+			}
 			return b.cteRef(c, r, pos)
 		}
 	}
@@ -80,7 +80,11 @@ func (b *binder) relation(r *pgext.Relation, ev *env) (*node, *scope, error) {
 	if !ok {
 		return nil, nil, b.noRelation(r.Schema, r.Name, pos)
 	}
-	return b.scan(rel, r.Alias, r.Columns, pos)
+	n, sc, err := b.scan(rel, r.Alias, r.Columns, pos)
+	if err == nil && r.Sample != nil {
+		n, err = b.sample(r.Sample, n, sc, pos)
+	}
+	return n, sc, err
 }
 
 // processTime accepts FOR SYSTEM_TIME AS OF PROCTIME(): streamdb's joins always see the newest version of both sides.

@@ -54,11 +54,12 @@ func (b *binder) selectQuery(q *pgext.Query, ev *env, keepUnknown bool) (*bound,
 		}
 		s.n = filterNode(attach(s.n, x.applies), cond)
 	}
-	wins := &winCollector{named: map[string]pgext.Window{}}
+	wins := &winCollector{named: map[string]pgext.Window{}, index: map[string]int{}}
 	for _, w := range q.Select.Windows {
 		if _, dup := wins.named[w.Name]; dup {
 			return nil, pgerr.Newf(pgerr.WindowingError, "window \"%s\" is already defined", w.Name).At(b.pos(w.Pos))
 		}
+		wins.index[w.Name] = len(wins.named)
 		wins.named[w.Name] = w
 	}
 	s.x = &exprCtx{b: b, sc: s.sc, ev: ev, clause: "SELECT", aggs: &aggCollector{}, wins: wins, srfs: &srfCollector{}, base: s.n}

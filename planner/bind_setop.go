@@ -4,6 +4,7 @@ import (
 	"github.com/pingcap/tidb/pkg/parser/ast"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/sql/expr"
 	"github.com/streamdb/streamdb/sql/functions"
 	"github.com/streamdb/streamdb/sql/pgext"
@@ -268,17 +269,64 @@ func (b *binder) limit(q *pgext.Query, r *bound, keys []sortKey, ev *env) error 
 		return pgerr.Newf(pgerr.SyntaxError, "WITH TIES cannot be specified without ORDER BY clause").At(b.pos(q.Limit.Pos))
 	}
 	var err error
-	if n.limit, err = b.limitExpr("LIMIT", q.Limit.Count, ev); err != nil {
+	var applies []apply
+	if n.limit, err = b.limitExpr("LIMIT", q.Limit.Count, ev, &applies); err != nil {
 		return err
 	}
-	if n.offset, err = b.limitExpr("OFFSET", q.Limit.Offset, ev); err != nil {
+	if n.offset, err = b.limitExpr("OFFSET", q.Limit.Offset, ev, &applies); err != nil {
 		return err
+	}
+	if len(applies) > 0 {
+		return b.computedLimit(n, r, applies)
 	}
 	r.n = n
 	return nil
 }
 
-func (b *binder) limitExpr(what string, e ast.ExprNode, ev *env) (*expr.Expr, error) {
+// computedLimit is a limit that subqueries compute: the rows are numbered, and those whose numbers are in the range stay.
+func (b *binder) computedLimit(n *node, r *bound, applies []apply) error {
+	name := "row_number"
+	if n.withTies {
+		name = "rank"
+	}
+	res, err := b.reg.ResolveFunction(name, nil)
+	if err != nil {
+		return err
+	}
+	cols := r.n.out()
+	over := func(in *node, fn string) (*node, *expr.Expr) {
+		id := b.md.add("?row?", types.Int8)
+		frame := plan.Frame{Mode: plan.FrameRange, Start: plan.Bound{Kind: plan.UnboundedPreceding}, End: plan.Bound{Kind: plan.CurrentRow}}
+		return &node{op: opOver, in: []*node{in}, order: n.order, over: []overCall{{id: id, fn: fn, frame: frame, typ: types.Int8}}}, b.md.ref(id)
+	}
+	numbered, row := over(r.n, res.Func.ID)
+	first := row
+	if n.withTies && n.offset != nil {
+		number, err := b.reg.ResolveFunction("row_number", nil)
+		if err != nil {
+			return err
+		}
+		numbered, first = over(numbered, number.Func.ID)
+	}
+	skip := intConst(types.Int8, 0)
+	var conds []*expr.Expr
+	if n.offset != nil {
+		skip = coalesce(n.offset, skip)
+		conds = append(conds, b.mustOp(">", first, skip))
+	}
+	if n.limit != nil {
+		// LIMIT NULL is no limit.
+		most := b.mustOp("+", skip, n.limit)
+		conds = append(conds, coalesce(b.mustOp("<=", row, most), boolConst(true)))
+	}
+	r.n = b.md.narrow(filterNode(attach(numbered, applies), and(conds...)), cols)
+	if len(n.order) > 0 && !b.stream {
+		r.n = &node{op: opTopN, in: []*node{r.n}, order: n.order}
+	}
+	return nil
+}
+
+func (b *binder) limitExpr(what string, e ast.ExprNode, ev *env, applies *[]apply) (*expr.Expr, error) {
 	if e == nil {
 		return nil, nil
 	}
@@ -289,13 +337,19 @@ func (b *binder) limitExpr(what string, e ast.ExprNode, ev *env) (*expr.Expr, er
 	}
 	used := map[int]bool{}
 	c.Columns(used)
-	if len(x.applies) > 0 {
-		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "subqueries in %s are not supported", what).WithHint("Use a constant or a parameter.").At(c.Pos)
+	for _, a := range x.applies {
+		for _, id := range a.right.out() {
+			delete(used, id)
+		}
 	}
+	*applies = append(*applies, x.applies...)
 	if len(used) > 0 {
 		return nil, pgerr.Newf(pgerr.InvalidColumnReference, "argument of %s must not contain variables", what).At(c.Pos)
 	}
-	if c, err = b.castArg(c, types.Int8, "argument of "+what+" must be type bigint, not type %s"); err != nil {
+	if c.Type.OID != types.OIDUnknown && !b.reg.CanCast(c.Type, types.Int8, functions.Assignment) {
+		return nil, pgerr.Newf(pgerr.DatatypeMismatch, "argument of %s must be type bigint, not type %s", what, types.T(c.Type.OID)).At(leftmost(c))
+	}
+	if c, err = b.cast(c, types.Int8, functions.Assignment); err != nil {
 		return nil, err
 	}
 	c = b.fold(c)

@@ -23,6 +23,7 @@ type winItem struct {
 
 type winCollector struct {
 	named map[string]pgext.Window
+	index map[string]int // place of the named windows in WINDOW
 	items []winItem
 }
 
@@ -82,7 +83,7 @@ func (x *exprCtx) window(e *pgext.WindowCall) (*expr.Expr, error) {
 		}
 		it.fn, it.args, it.filter, it.typ = a.fn, a.args, a.filter, a.typ
 	}
-	if err := in.windowSpec(e.Window, &it, pos, 0); err != nil {
+	if err := in.windowSpec(e.Window, &it, len(x.wins.named), true); err != nil {
 		return nil, err
 	}
 	x.applies = append(x.applies, in.applies...)
@@ -96,29 +97,29 @@ func (x *exprCtx) window(e *pgext.WindowCall) (*expr.Expr, error) {
 	return c, nil
 }
 
-// windowSpec fills partitioning, order and frame, following named windows.
-func (x *exprCtx) windowSpec(w pgext.Window, it *winItem, pos, depth int) error {
+// windowSpec fills partitioning, order and frame, following named windows: of those, a definition sees the ones before it.
+func (x *exprCtx) windowSpec(w pgext.Window, it *winItem, before int, call bool) error {
 	b := x.b
 	named := func(name string) (pgext.Window, error) {
 		n, ok := x.wins.named[name]
-		if !ok || depth > len(x.wins.named) {
+		if !ok || x.wins.index[name] >= before {
 			return n, pgerr.Newf(pgerr.UndefinedObject, "window \"%s\" does not exist", name).At(b.pos(w.Pos))
 		}
 		return n, nil
 	}
-	if w.Name != "" && depth == 0 {
+	if w.Name != "" && call {
 		n, err := named(w.Name)
 		if err != nil {
 			return err
 		}
-		return x.windowSpec(n, it, pos, 1)
+		return x.windowSpec(n, it, x.wins.index[w.Name], false)
 	}
 	if w.Ref != "" {
 		n, err := named(w.Ref)
 		if err != nil {
 			return err
 		}
-		if err = x.windowSpec(n, it, pos, depth+1); err != nil {
+		if err = x.windowSpec(n, it, x.wins.index[w.Ref], false); err != nil {
 			return err
 		}
 		switch {
@@ -127,7 +128,7 @@ func (x *exprCtx) windowSpec(w pgext.Window, it *winItem, pos, depth int) error 
 		case len(w.OrderBy) > 0 && len(it.order) > 0:
 			return pgerr.Newf(pgerr.WindowingError, "cannot override ORDER BY clause of window \"%s\"", w.Ref).At(b.pos(w.Pos))
 		case n.Frame != nil:
-			return pgerr.Newf(pgerr.WindowingError, "cannot copy window \"%s\" because it has a frame clause", w.Ref).At(b.pos(w.Pos))
+			return pgerr.Newf(pgerr.WindowingError, "cannot copy window \"%s\" because it has a frame clause", w.Ref).WithHint("Omit the parentheses in this OVER clause.").At(b.pos(w.Pos))
 		}
 	}
 	for _, p := range w.PartitionBy {

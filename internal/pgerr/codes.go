@@ -23,6 +23,8 @@ const (
 	IntervalFieldOverflow            Code = "22015"
 	InvalidArgumentForWidthBucket    Code = "2201G"
 	InvalidRowCountInLimit           Code = "2201W"
+	InvalidTablesampleRepeat         Code = "2202G"
+	InvalidTablesampleArgument       Code = "2202H"
 	InvalidRowCountInOffset          Code = "2201X"
 	InvalidArgumentForLogarithm      Code = "2201E"
 	InvalidArgumentForPowerFunction  Code = "2201F"

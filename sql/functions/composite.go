@@ -3,6 +3,8 @@ package functions
 import (
 	"strings"
 
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/types"
 )
@@ -32,6 +34,22 @@ func compositeFunctions() []entry {
 			doc: "the elements of an array with their positions", impl: impl{set: rowsOf(expandArray)},
 		},
 	}
+}
+
+// SampleFunc decides TABLESAMPLE … REPEATABLE: percentage, seed, key columns.
+const SampleFunc = "$sample(float8,float8,any)"
+
+// sampled hashes the key with the seed. The hash is part of what a view's rows are: it never changes.
+func (c *call) sampled() error {
+	p := c.float(0)
+	if p != p || p < 0 || p > 100 {
+		return pgerr.Newf(pgerr.InvalidTablesampleArgument, "sample percentage must be between 0 and 100")
+	}
+	key := types.AppendKeyDatum(nil, c.datum(1), false, false)
+	for i := 2; i < len(c.args); i++ {
+		key = types.AppendKeyDatum(key, c.datum(i), false, false)
+	}
+	return c.setBool(float64(xxhash.Sum64(key)>>11)/(1<<53)*100 < p)
 }
 
 // rowNulls tells whether all fields of argument 0 are NULL (want) or none is.
@@ -74,6 +92,9 @@ func recordFunctions() []entry {
 		)
 	}
 	return append(out, entry{
+		id: SampleFunc, sig: "bool f t i v", doc: "whether the row with this key belongs to a sample of so many percent, by a seed",
+		impl: impl{kernel: each((*call).sampled)},
+	}, entry{
 		id: "$once(any)", sig: "any s f i", doc: "a value as a set of one row",
 		impl: impl{set: rowsOf(func(c *call) ([][]types.Datum, error) { return [][]types.Datum{{c.datum(0)}}, nil })},
 	})

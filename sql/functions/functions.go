@@ -28,19 +28,21 @@ const (
 
 // Func is one overload. ID is unique and stored in plans ("int4pl", "lower(text)"): never rename.
 type Func struct {
-	ID         string
-	Name       string
-	OID        uint32 // pg_proc.oid of the same function in PostgreSQL where there is one
-	Kind       FuncKind
-	Args       []types.OID    // may hold pseudo types
-	Defaults   int            // trailing arguments that may be left out
-	Variadic   bool           // the last argument repeats
-	Result     types.OID      // may be a pseudo type, resolved from the arguments
-	Columns    []types.Column // result columns of a set-returning function with several
-	Strict     bool
-	Volatility Volatility
-	Doc        string
-	Example    string // an expression; its PostgreSQL answer is recorded in testdata
+	ID       string
+	Name     string
+	OID      uint32 // pg_proc.oid of the same function in PostgreSQL where there is one
+	Kind     FuncKind
+	Args     []types.OID // may hold pseudo types
+	Defaults int         // trailing arguments that may be left out
+	Variadic bool        // the last argument repeats
+	// ArgNames are the parameters' names, nil when they have none; ArgDefaults the text of what stands for those left out, "" for none.
+	ArgNames, ArgDefaults []string
+	Result                types.OID      // may be a pseudo type, resolved from the arguments
+	Columns               []types.Column // result columns of a set-returning function with several
+	Strict                bool
+	Volatility            Volatility
+	Doc                   string
+	Example               string // an expression; its PostgreSQL answer is recorded in testdata
 
 	impl // implementation, by kind
 }

@@ -24,6 +24,8 @@ var (
 	operatorData string
 	//go:embed data/casts.tsv
 	castData string
+	//go:embed data/argnames.tsv
+	argNameData string // function ID, names of its parameters with =default
 	//go:embed data/keywords.tsv
 	keywordData string // of pg_get_keywords
 )
@@ -110,6 +112,15 @@ func Builtins() *Registry {
 			delete(impls, fn.ID)
 		}
 		r.add(fn)
+	}
+	for _, f := range rows(argNameData) {
+		if fn := r.byID[f[0]]; fn != nil {
+			fn.ArgNames = strings.Split(f[1], ",")
+			fn.ArgDefaults = make([]string, len(fn.ArgNames))
+			for i, n := range fn.ArgNames {
+				fn.ArgNames[i], fn.ArgDefaults[i], _ = strings.Cut(n, "=")
+			}
+		}
 	}
 	for _, e := range impls {
 		if e.sig == "" {
@@ -322,6 +333,13 @@ func (r *Registry) Function(id string) (expr.Impl, bool) {
 			return expr.Impl{}, false
 		}
 		return expr.Impl{Kernel: arrayCast(f), Strict: true, Volatile: f.Volatile, Stable: f.Stable}, true
+	}
+	if inner, ok := strings.CutPrefix(id, variadicPrefix); ok {
+		f, ok := r.Function(inner)
+		if !ok || f.Kernel == nil {
+			return expr.Impl{}, false
+		}
+		return expr.Impl{Kernel: variadicCall(f.Kernel), Volatile: f.Volatile, Stable: f.Stable}, true
 	}
 	f, ok := r.byID[id]
 	if !ok || !f.implemented() {

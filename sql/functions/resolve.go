@@ -93,10 +93,19 @@ func (r *Registry) resolveFunction(name string, args []types.Type, variadic bool
 			return nil, pgerr.Newf(pgerr.UndefinedFunction, "function %s does not exist", r.signature(name, args)).WithHint(hintFunction)
 		}
 	}
-	if variadic && (!best.fn.Variadic || best.fn.Args[len(best.fn.Args)-1] == types.OIDAny) {
-		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "VARIADIC is not supported for function %s", name).WithHint("Pass the elements as separate arguments.")
+	if variadic && !best.fn.Variadic {
+		return nil, pgerr.Newf(pgerr.UndefinedFunction, "function %s does not exist", r.signature(name, args)).WithHint(hintFunction)
 	}
-	return r.finish(best, args, name)
+	res, err := r.finish(best, args, name)
+	if err == nil && variadic && best.fn.Args[len(best.fn.Args)-1] == types.OIDAny {
+		if last := args[len(args)-1]; !last.IsArray() && last.OID != types.OIDUnknown {
+			return nil, pgerr.Newf(pgerr.DatatypeMismatch, "VARIADIC argument must be an array")
+		}
+		f := *best.fn
+		f.ID = variadicPrefix + f.ID
+		res.Func = &f
+	}
+	return res, err
 }
 
 // functionIsCast reports whether f(x) with f the name of type to is a cast.
