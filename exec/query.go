@@ -198,6 +198,11 @@ func (x *oneShot) scan(n *shotNode) error {
 	if s.Point != nil {
 		return x.point(n, v, own)
 	}
+	if s.Index != nil {
+		if used, err := x.scanIndex(n, v, own); used || err != nil {
+			return err
+		}
+	}
 	if own != nil {
 		return x.scanOwn(n, v, own)
 	}

@@ -164,6 +164,8 @@ func (x *explainer) describe(n *plan.Node) (string, []string) {
 		switch {
 		case len(n.Scan.Point) > 0:
 			return "Point Read on " + n.Scan.Name, []string{"Key: " + exprList(n.Scan.Point, nil)}
+		case n.Scan.Index != nil:
+			return indexTitle(n.Scan), indexLines(n.Scan.Index)
 		case n.Scan.Virtual != "":
 			return "System Scan on " + n.Scan.Virtual, nil
 		case x.job:

@@ -20,7 +20,8 @@ type physical struct {
 	shared  map[uint64]bool
 	forms   map[string]int // stored form of a fragment → its number
 	onClose int            // aggregations that emit on close
-	sub     *subPlan       // the recursive term that is being built
+	wanted  map[*node]*wantedOrder
+	sub     *subPlan // the recursive term that is being built
 }
 
 // distKind tells how rows are spread over subtasks.
@@ -249,7 +250,11 @@ func (ph *physical) build(n *node, want map[int]bool) *phys {
 	n.eachCol(func(c int) int { need[c] = true; return c })
 	switch n.op {
 	case opScan, opSource:
-		return ph.scan(n)
+		p := ph.scan(n)
+		if n.op == opScan && ph.wanted[n] != nil {
+			p.n.Scan.Index = ph.indexScan(n, nil)
+		}
+		return p
 	case opValues:
 		return ph.values(n)
 	case opSeries:
@@ -395,6 +400,7 @@ func (ph *physical) agg(n *node) *phys {
 }
 
 func (ph *physical) topN(n *node, need map[int]bool) *phys {
+	want := ph.wantOrder(n)
 	in := ph.build(n.in[0], need)
 	if ph.b.stream && n.limit == nil && n.offset == nil {
 		return in
@@ -425,6 +431,7 @@ func (ph *physical) topN(n *node, need map[int]bool) *phys {
 	one(n.limit, &t.Limit, &t.LimitExpr)
 	one(n.offset, &t.Offset, &t.OffsetExpr)
 	t.Early = !ph.b.stream && len(n.group) == 0 && len(n.order) == 0 && !t.WithTies && n.limit != nil && firstRows(n.in[0])
+	t.Early = t.Early || want != nil && want.given
 	if t.Limit == 1 && !t.WithTies && t.Offset == 0 && t.OffsetExpr == nil {
 		p.key = append([]int(nil), n.group...)
 	}

@@ -188,10 +188,20 @@ func (ph *physical) filter(n *node, need map[int]bool) *phys {
 	if s := n.in[0]; s.op == opScan && !ph.b.stream && !ph.o.off(rulePointReads) {
 		point, cond = ph.point(s, cond)
 	}
+	var path *plan.IndexScan
+	if s := n.in[0]; s.op == opScan {
+		if point == nil {
+			path = ph.indexScan(s, cond)
+		}
+		delete(ph.wanted, s)
+	}
 	in := ph.build(n.in[0], need)
 	if point != nil {
 		ph.o.fire(rulePointReads)
 		in.n.Scan.Point = point
+	}
+	if path != nil {
+		in.n.Scan.Index = path
 	}
 	if cond == nil {
 		return in

@@ -54,7 +54,7 @@ func (b *binder) plan(r *bound) (*Planned, error) {
 	if err != nil {
 		return nil, err
 	}
-	ph := &physical{b: b, o: opt, md: b.md, cut: b.stream && b.o.Parallelism != 1}
+	ph := &physical{b: b, o: opt, md: b.md, cut: b.stream && b.o.Parallelism != 1, wanted: map[*node]*wantedOrder{}}
 	if ph.cut {
 		ph.shareSources(n)
 	}

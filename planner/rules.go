@@ -33,6 +33,7 @@ const (
 	ruleJoinKeys       = "extract_join_keys"    // physical: equalities of a join condition become hash keys
 	ruleShareFragments = "share_fragments"      // physical: equal fragments of a job are one
 	rulePointReads     = "point_reads"          // physical: reads by primary key
+	ruleIndexScans     = "index_scans"          // physical: reads of a part of a table by its key or an index
 	rulePartialAgg     = "partial_aggregation"  // physical: append-only rows are added up before they are spread by group
 )
 

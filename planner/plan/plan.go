@@ -120,8 +120,39 @@ type Scan struct {
 	Columns  []int  `json:"columns"`
 	// Point, when set (one-shot plans), gives one expression per primary key column of the relation: a read of at most one row.
 	Point []*expr.Expr `json:"point,omitempty"`
+	// Index, when set (one-shot plans), says which part of the relation to read, by its primary key or an index of it. All conditions are checked
+	// above: reading more rows than that is no mistake.
+	Index *IndexScan `json:"index,omitempty"`
 	// Rows of system relations are produced by the server: Virtual names them ("pg_catalog.pg_class").
 	Virtual string `json:"virtual,omitempty"`
+}
+
+// IndexScan reads the rows whose key begins with one of the values of Equal for each of the first keys and lies between Low and High in the next.
+type IndexScan struct {
+	Index            uint64         `json:"index"` // 0 = the primary key
+	Name             string         `json:"name"`
+	Keys             []IndexKey     `json:"keys"`
+	Unique           bool           `json:"unique,omitempty"`
+	NullsNotDistinct bool           `json:"nulls_not_distinct,omitempty"`
+	Equal            [][]*expr.Expr `json:"equal,omitempty"` // a single value of an array type stands for its elements
+	Low              *IndexBound    `json:"low,omitempty"`
+	High             *IndexBound    `json:"high,omitempty"`
+	// Ordered scans give rows in order of the index, or with Backward in the opposite one: the operator above needs no more than its limit.
+	Ordered  bool `json:"ordered,omitempty"`
+	Backward bool `json:"backward,omitempty"`
+}
+
+// IndexKey is a key of an index: an expression over the relation's stored columns.
+type IndexKey struct {
+	Expr       *expr.Expr `json:"expr"`
+	Desc       bool       `json:"desc,omitempty"`
+	NullsFirst bool       `json:"nulls_first,omitempty"`
+}
+
+// IndexBound is an end of a range of keys. Its value needs no row; NULL leaves nothing.
+type IndexBound struct {
+	Value     *expr.Expr `json:"value"`
+	Inclusive bool       `json:"inclusive,omitempty"`
 }
 
 // Values holds constant rows; expressions see no input.

@@ -1,0 +1,51 @@
+package planner
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/streamdb/streamdb/planner/plan"
+	"github.com/streamdb/streamdb/sql/expr"
+)
+
+func indexTitle(s *plan.Scan) string {
+	title := "Index Scan"
+	if s.Index.Backward {
+		title += " Backward"
+	}
+	return title + " using " + s.Index.Name + " on " + s.Name
+}
+
+// indexLines shows what an index scan reads: values of the first keys, then the range of the next.
+func indexLines(x *plan.IndexScan) []string {
+	var parts []string
+	for i, vals := range x.Equal {
+		text := exprList(vals, nil)
+		if _, array := vals[0].Type.Elem(); len(vals) > 1 || array {
+			text = "any of " + text
+		}
+		parts = append(parts, keyName(i)+" = "+text)
+	}
+	next := keyName(len(x.Equal))
+	bound := func(b *plan.IndexBound, op string) {
+		if b == nil {
+			return
+		}
+		if b.Inclusive {
+			op += "="
+		}
+		parts = append(parts, next+" "+op+" "+expr.String(b.Value, nil))
+	}
+	bound(x.Low, ">")
+	bound(x.High, "<")
+	var out []string
+	if len(parts) > 0 {
+		out = append(out, "Index Condition: "+strings.Join(parts, " and "))
+	}
+	if x.Ordered {
+		out = append(out, "In order of the index")
+	}
+	return out
+}
+
+func keyName(i int) string { return "key " + strconv.Itoa(i+1) }
