@@ -12,7 +12,7 @@ func pgDatabase(d *SystemData, w *rowWriter) {
 	w.str("datname", d.Database)
 	w.oid("datdba", ownerOID)
 	w.int("encoding", encodingUTF8)
-	w.strs("datcollate", "C", "datctype", "C")
+	w.strs("datcollate", "C", "datctype", "C", "datlocprovider", "c")
 	w.bool("datallowconn", true)
 	w.int("datconnlimit", -1)
 	w.oid("dattablespace", defaultTablespace)

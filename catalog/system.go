@@ -92,12 +92,13 @@ func parseSystemRelation(schema, line string) (*SystemRelation, error) {
 	r := &SystemRelation{OID: uint32(oid), RowType: uint32(row), Schema: schema, Name: f[0], Kind: f[3][0]}
 	for _, c := range f[4:] {
 		name, typ, _ := strings.Cut(c, " ")
+		name, later := strings.CutPrefix(name, "~") // of versions after the reported one: there for clients that ask by name, no part of *
 		typ, notNull := strings.CutSuffix(typ, "!")
 		t, ok := systemColumnType(typ)
 		if !ok {
 			return nil, pgerr.Newf(pgerr.InternalError, "column %s.%s has the unknown type %s", r.Name, name, typ)
 		}
-		r.Columns = append(r.Columns, Column{Name: name, Type: t, NotNull: notNull})
+		r.Columns = append(r.Columns, Column{Name: name, Type: t, NotNull: notNull, Hidden: later})
 	}
 	if r.Kind == 'r' {
 		// Of PostgreSQL's system columns those that clients read from catalogues. No part of *.

@@ -16,7 +16,7 @@ import (
 
 // since15 are the columns of the recorded PostgreSQL 15 that 14 does not have; a relation without a column is new as a whole.
 var since15 = map[string]bool{
-	"pg_publication_namespace": true, "pg_parameter_acl": true, "pg_ident_file_mappings": true, "pg_stat_recovery_prefetch": true,
+	"pg_ident_file_mappings": true, "pg_stat_recovery_prefetch": true,
 	"pg_stat_subscription_stats": true,
 	"pg_database.datlocprovider": true, "pg_database.daticulocale": true, "pg_database.datcollversion": true, "pg_collation.colliculocale": true,
 	"pg_index.indnullsnotdistinct": true, "pg_constraint.confdelsetcols": true, "pg_publication_rel.prqual": true, "pg_publication_rel.prattrs": true,

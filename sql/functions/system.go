@@ -246,6 +246,15 @@ func catalogFunctions(null, yes, no expr.Kernel) []entry {
 		c.setNull()
 		return nil
 	})
+	databaseSize := each(func(c *call) error { // there is one database, in one tablespace
+		if cat, e := env(c.f).Catalog, env(c.f); cat != nil {
+			if n, ok := cat.DatabaseSize(e.Database); ok {
+				return c.setInt(n)
+			}
+		}
+		c.setNull()
+		return nil
+	})
 	// Default expressions are kept as their text.
 	exprText := map1(strSlot, strSlot, same[string])
 	out := []entry{
@@ -258,6 +267,7 @@ func catalogFunctions(null, yes, no expr.Kernel) []entry {
 			}
 			return c.setStr("unknown (OID=" + strconv.FormatUint(uint64(oid), 10) + ")")
 		})),
+		fn("age(xid)", "", each(func(c *call) error { return c.setInt(0) })), // rows of the catalogue have no age
 		fn("pg_table_is_visible(oid)", "", each(func(c *call) error {
 			cat := env(c.f).Catalog
 			if cat == nil {
@@ -280,7 +290,8 @@ func catalogFunctions(null, yes, no expr.Kernel) []entry {
 		fn("pg_relation_is_publishable(regclass)", "", no), fn("pg_partition_root(regclass)", "", null), fn("pg_relation_filenode(regclass)", "", null),
 		fn("pg_relation_size(regclass)", "", size), fn("pg_relation_size(regclass,text)", "", size), fn("pg_total_relation_size(regclass)", "", size),
 		fn("pg_table_size(regclass)", "", size), fn("pg_indexes_size(regclass)", "", each(func(c *call) error { return c.setInt(0) })),
-		fn("pg_database_size(oid)", "", size), fn("pg_database_size(name)", "", each(func(c *call) error {
+		fn("pg_database_size(oid)", "", size), fn("pg_tablespace_size(oid)", "", databaseSize), fn("pg_tablespace_size(name)", "", databaseSize),
+		fn("pg_database_size(name)", "", each(func(c *call) error {
 			cat := env(c.f).Catalog
 			if cat == nil {
 				c.setNull()
