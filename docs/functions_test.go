@@ -27,7 +27,8 @@ const (
 	pageFile     = "functions.md"
 	firstUserOID = 16384
 	// exampleSetup makes what examples need.
-	exampleSetup = "DROP TYPE IF EXISTS mood; CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy')"
+	exampleSetup = "DROP TYPE IF EXISTS mood; CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy'); " +
+		"DROP SEQUENCE IF EXISTS numbers; CREATE SEQUENCE numbers START 10; SELECT nextval('numbers')"
 )
 
 func setUp(t *testing.T, c *pgconn.PgConn) {
