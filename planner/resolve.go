@@ -43,7 +43,7 @@ var unsupportedTypes = map[string]string{
 	"xml": "Use text, or jsonb.", "bit": "Use boolean, integer with the bit operators, or bytea.", "varbit": "Use bytea, or text of 0 and 1.",
 	"point": "Use two columns of type double precision.", "line": "Use columns of type double precision.", "lseg": "Use columns of type double precision.",
 	"box": "Use columns of type double precision.", "path": "Use double precision[].", "polygon": "Use double precision[].",
-	"circle": "Use columns of type double precision.", "tsvector": "Use text.", "tsquery": "Use text.", "jsonpath": "Use the operators -> and ->>.",
+	"circle": "Use columns of type double precision.", "tsvector": "Use text.", "tsquery": "Use text.",
 	"int4range": "Use two columns, for the lower and the upper bound.", "int8range": "Use two columns, for the lower and the upper bound.",
 	"numrange": "Use two columns, for the lower and the upper bound.", "daterange": "Use two columns, for the lower and the upper bound.",
 	"tsrange": "Use two columns, for the lower and the upper bound.", "tstzrange": "Use two columns, for the lower and the upper bound.",
@@ -64,6 +64,9 @@ func ResolveType(n sql.TypeName, c Catalog) (types.Type, error) {
 		name := n.Name
 		if n.Schema == "pg_catalog" {
 			name = "pg_catalog." + name
+		}
+		if name == "char" { // quoted: the keyword is pg_catalog.bpchar
+			name = `"char"`
 		}
 		oid, ok = types.TypeByName(name)
 	}

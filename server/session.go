@@ -67,8 +67,13 @@ func (ss *session) ParameterStatus() []pgwire.Param { return ss.vars.reported() 
 // Format implements pgwire.Session.
 func (ss *session) Format() *types.Format {
 	base, info := ss.vars.format(), ss.catalogInfo()
-	if ss.format == nil || ss.formatOf != base || ss.format.Names.(functions.Names).Catalog != info {
+	now := base.Now
+	if ss.tx != nil && ss.tx.started {
+		now = ss.tx.at // 'now' is the transaction's time, as now() is
+	}
+	if ss.format == nil || ss.formatOf != base || !ss.format.Now.Equal(now) || ss.format.Names.(functions.Names).Catalog != info {
 		f := *base
+		f.Now = now
 		f.Names = functions.Names{Catalog: info, Path: ss.vars.searchPath()}
 		ss.format, ss.formatOf = &f, base
 	}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -53,7 +54,7 @@ func settings() []setting {
 		{name: "bytea_output", value: "hex", check: oneOf("hex", "escape"), doc: "Text form of bytea."},
 		{name: "client_encoding", value: "UTF8", report: true, check: utf8Only, doc: "Encoding of the client; only UTF8."},
 		{name: "client_min_messages", value: "notice", doc: "Least severity of messages sent to the client."},
-		{name: "DateStyle", value: "ISO, MDY", report: true, check: dateStyle, doc: "Text form of dates; output is always ISO."},
+		{name: "DateStyle", value: "ISO, MDY", report: true, check: dateStyle, doc: "Text form of dates and timestamps (ISO, SQL, Postgres, German) and the order of day, month and year in input (MDY, DMY, YMD)."},
 		{name: "default_table_access_method", value: "heap", doc: "Accepted for compatibility."},
 		{name: "default_transaction_isolation", value: "repeatable read", check: isolation, doc: "Isolation of transaction blocks: always a snapshot."},
 		{name: "default_transaction_read_only", value: "off", report: true, check: boolean, doc: "Refuse writes in new transaction blocks."},
@@ -271,25 +272,55 @@ func utf8Only(s string) (string, error) {
 	return "", fmt.Errorf("only UTF8 is supported")
 }
 
-func dateStyle(s string) (string, error) {
-	order := "MDY"
-	for _, p := range strings.Split(strings.ToUpper(s), ",") {
-		switch p = strings.TrimSpace(p); p {
-		case "ISO", "":
-		case "MDY", "DMY", "YMD":
-			order = p
-		case "US":
-			order = "MDY"
-		case "EURO", "EUROPEAN":
-			order = "DMY"
+// detailError is the error of a check that is a DETAIL, or with "" nothing, not a HINT.
+type detailError string
+
+func (e detailError) Error() string { return string(e) }
+
+func dateStyle(s string) (string, error) { return completeDateStyle(s, "ISO, MDY") }
+
+// completeDateStyle takes what a date style leaves open from the present one.
+func completeDateStyle(s, present string) (string, error) {
+	style, order := "", ""
+	var bad string
+	claim := func(to *string, v string) {
+		if *to != "" && *to != v {
+			bad = "Conflicting \"datestyle\" specifications."
+		}
+		*to = v
+	}
+	for _, p := range strings.Split(s, ",") {
+		p = strings.TrimSpace(p)
+		switch u := strings.ToUpper(p); {
+		case u == "ISO":
+			claim(&style, "ISO")
+		case u == "SQL":
+			claim(&style, "SQL")
+		case strings.HasPrefix(u, "POSTGRES"):
+			claim(&style, "Postgres")
+		case u == "GERMAN":
+			claim(&style, "German")
+			if order == "" && !strings.Contains(strings.ToUpper(s), "MDY") && !strings.Contains(strings.ToUpper(s), "YMD") {
+				order = "DMY"
+			}
+		case u == "YMD":
+			claim(&order, "YMD")
+		case u == "DMY", strings.HasPrefix(u, "EURO"):
+			claim(&order, "DMY")
+		case u == "MDY", u == "US", strings.HasPrefix(u, "NONEURO"):
+			claim(&order, "MDY")
+		case u == "DEFAULT":
+			claim(&style, "ISO")
+			claim(&order, "MDY")
 		default:
-			return "", fmt.Errorf("only the ISO style is supported")
+			return "", detailError(fmt.Sprintf("Unrecognized key word: \"%s\".", strings.ToLower(p)))
 		}
 	}
-	if order != "MDY" {
-		return "", fmt.Errorf("only the order MDY is supported for input that is not ISO")
+	if bad != "" {
+		return "", detailError(bad)
 	}
-	return "ISO, MDY", nil
+	oldStyle, oldOrder, _ := strings.Cut(present, ", ")
+	return cmp.Or(style, oldStyle) + ", " + cmp.Or(order, oldOrder), nil
 }
 
 func isolation(s string) (string, error) {
@@ -311,9 +342,23 @@ func loadZone(s string) (*time.Location, string, error) {
 	case "UTC", "Z", "ZULU", "GMT", "LOCAL", "DEFAULT":
 		return time.UTC, "UTC", nil
 	}
-	if h, err := strconv.ParseFloat(s, 64); err == nil && h >= -15 && h <= 15 {
-		sec := int(h * 3600)
-		return time.FixedZone(fmt.Sprintf("<%+03d>%+d", sec/3600, -sec/3600), sec), s, nil
+	if h, err := strconv.ParseFloat(s, 64); err == nil {
+		return offsetZone(int64(h * secondsPerHour))
+	}
+	if rest, ok := strings.CutPrefix(strings.ToLower(s), "interval"); ok {
+		text, _, _ := strings.Cut(strings.TrimPrefix(rest[strings.IndexByte(rest, '\'')+1:], "'"), "'")
+		mod, err := types.IntervalTypmod("hour to minute", -1)
+		if err != nil {
+			return nil, "", err
+		}
+		iv, err := types.ParseInterval(nil, text, mod)
+		if err != nil {
+			return nil, "", err
+		}
+		if iv.Months != 0 || iv.Days != 0 {
+			return nil, "", detailError("")
+		}
+		return offsetZone(iv.Micros / microsPerSecond)
 	}
 	if l, err := time.LoadLocation(s); err == nil {
 		return l, l.String(), nil
@@ -332,7 +377,33 @@ func loadZone(s string) (*time.Location, string, error) {
 	if l, err := time.LoadLocation(strings.Join(parts, "/")); err == nil && s != "" {
 		return l, l.String(), nil
 	}
-	return nil, "", fmt.Errorf("unknown time zone")
+	if l, ok := types.LookupZone(s); ok {
+		return l, s, nil
+	}
+	return nil, "", detailError("")
+}
+
+const (
+	secondsPerHour  = 3600
+	microsPerSecond = 1_000_000
+	maxZoneHours    = 168 // of an offset given as a number
+)
+
+// offsetZone is the zone so many seconds east of Greenwich, with its name in POSIX's form.
+func offsetZone(east int64) (*time.Location, string, error) {
+	if east <= -maxZoneHours*secondsPerHour || east >= maxZoneHours*secondsPerHour {
+		return nil, "", detailError("UTC timezone offset is out of range.")
+	}
+	sign, opposite, abs := byte('+'), byte('-'), east
+	if east < 0 {
+		sign, opposite, abs = '-', '+', -east
+	}
+	text := fmt.Sprintf("%02d", abs/secondsPerHour)
+	if abs%secondsPerHour != 0 {
+		text += fmt.Sprintf(":%02d", abs/60%60)
+	}
+	name := fmt.Sprintf("<%c%s>%c%s", sign, text, opposite, text)
+	return time.FixedZone(name, int(east)), name, nil
 }
 
 // settingTable indexes settings by lower-case name and alias.
@@ -370,7 +441,15 @@ func (s *setting) normalise(v string) (string, error) {
 	if errors.As(err, &out) {
 		return "", pgerr.Newf(pgerr.InvalidParameterValue, "%s is outside the valid range for parameter %q (%s .. %s)", out.value, s.name, out.low, out.high)
 	}
-	if err != nil {
+	var detail detailError
+	switch {
+	case errors.As(err, &detail):
+		e := pgerr.Newf(pgerr.InvalidParameterValue, "invalid value for parameter %q: %q", s.name, v)
+		if detail != "" {
+			e.WithDetail("%s", string(detail))
+		}
+		return "", e
+	case err != nil:
 		return "", pgerr.Newf(pgerr.InvalidParameterValue, "invalid value for parameter %q: %q", s.name, v).WithHint("%s.", capital(err.Error()))
 	}
 	return n, nil

@@ -91,6 +91,11 @@ func (v *sessionVars) set(name string, values []string, local bool) error {
 	if st.name == "search_path" {
 		value = joinPath(values)
 	}
+	if st.name == "DateStyle" {
+		if whole, err := completeDateStyle(strings.Join(values, ","), v.vals[st.name]); err == nil {
+			value = whole
+		}
+	}
 	if value, err = st.normalise(value); err != nil {
 		return err
 	}
@@ -218,7 +223,7 @@ func (v *sessionVars) format() *types.Format {
 
 // formatSettings are the settings that the results of expressions depend on. A materialized view keeps those of the session that created it.
 func formatSettings() []string {
-	return []string{"TimeZone", "IntervalStyle", "bytea_output", "extra_float_digits"}
+	return []string{"TimeZone", "DateStyle", "IntervalStyle", "bytea_output", "extra_float_digits"}
 }
 
 // textFormat returns the text forms that settings ask for; what is missing has its default.
@@ -229,6 +234,9 @@ func textFormat(vals map[string]string) *types.Format {
 			f.Location = loc
 		}
 	}
+	style, order, _ := strings.Cut(vals["DateStyle"], ", ")
+	f.DateStyle = map[string]types.DateStyle{"SQL": types.DateSQL, "Postgres": types.DatePostgres, "German": types.DateGerman}[style]
+	f.DateOrder = map[string]types.DateOrder{"DMY": types.OrderDMY, "YMD": types.OrderYMD}[order]
 	f.ByteaEscape = vals["bytea_output"] == "escape"
 	if n, err := strconv.Atoi(vals["extra_float_digits"]); err == nil {
 		f.ExtraFloatDigits = n

@@ -7,6 +7,8 @@ type Format struct {
 	Location         *time.Location // TimeZone; nil = UTC
 	ExtraFloatDigits int            // 1 (default): shortest exact text; 0 or less: 15+n digits
 	IntervalStyle    IntervalStyle
+	DateStyle        DateStyle
+	DateOrder        DateOrder
 	ByteaEscape      bool      // bytea_output = escape
 	Now              time.Time // for 'now', 'today' as input; zero = not allowed
 	Names            Names     // names of catalogue objects; nil: reg types print as numbers, enum types cannot be read

@@ -209,16 +209,19 @@ func (d *dateDecoder) decodeNumber(s string, mask int) (tmask int, e dtErr) {
 	}
 	switch mask & maskDate {
 	case 0:
-		if len(s) >= 3 {
+		switch _, order := d.f.dateStyle(); {
+		case len(s) >= 3 || order == OrderYMD:
 			tmask = maskYear
-		} else {
+		case order == OrderDMY:
+			tmask = maskDay
+		default:
 			tmask = maskMonth
 		}
 	case maskYear, maskDay:
 		tmask = maskMonth
 	case maskMonth:
 		tmask = maskDay
-		if d.textMonth && len(s) >= 3 {
+		if _, order := d.f.dateStyle(); d.textMonth && (len(s) >= 3 || order == OrderYMD) {
 			tmask = maskYear
 		}
 	case maskYear | maskMonth:

@@ -7,7 +7,7 @@ import (
 )
 
 // The readers below follow PostgreSQL's datetime.c field by field: text is cut into fields (splitDateTime), each field claims the date
-// parts it gives (a bit mask), and a part claimed twice is an error. DateStyle is ISO, MDY.
+// parts it gives (a bit mask), and a part claimed twice is an error. Format.DateOrder decides where the text leaves it open.
 
 // fieldType classifies the fields of date/time text.
 type fieldType uint8

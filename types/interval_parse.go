@@ -211,7 +211,9 @@ func decodeInterval(fields []dateField, rng int32, sqlStandard bool) (Interval, 
 			if unit == unitNone {
 				unit = rangeUnit(rng)
 			}
-			tmask, unit, e = b.addNumber(f.text, unit, negate)
+			if tmask, unit, e = b.addNumber(f.text, unit, negate); unit == unitHour {
+				unit = unitDay // of a number before it
+			}
 		default:
 			t, ok := intervalUnits[cutToken(f.text)]
 			if !ok {

@@ -401,9 +401,9 @@ func AppendText(dst []byte, f *Format, v *Vector, i int) []byte {
 	case OIDNumeric:
 		return v.Num[i].AppendText(dst)
 	case OIDTimestamp:
-		return AppendTimestamp(dst, v.Int[i])
+		return appendTimestampIn(dst, f, v.Int[i])
 	case OIDTimestamptz:
-		return AppendTimestamptz(dst, f, v.Int[i])
+		return appendTimestamptzIn(dst, f, v.Int[i])
 	}
 	return v.Get(i).AppendText(dst, f)
 }
@@ -438,16 +438,16 @@ func (d Datum) AppendText(dst []byte, f *Format) []byte {
 	case OIDUUID:
 		return appendUUID(dst, d.Str)
 	case OIDDate:
-		return AppendDate(dst, d.Int)
+		return appendDateIn(dst, f, d.Int)
 	case OIDTime:
 		return AppendTime(dst, d.Int)
 	case OIDTimetz:
 		us, zone := splitTimetz(d.Str)
 		return appendZone(AppendTime(dst, us), -int(zone))
 	case OIDTimestamp:
-		return AppendTimestamp(dst, d.Int)
+		return appendTimestampIn(dst, f, d.Int)
 	case OIDTimestamptz:
-		return AppendTimestamptz(dst, f, d.Int)
+		return appendTimestamptzIn(dst, f, d.Int)
 	case OIDInterval:
 		style := IntervalPostgres
 		if f != nil {

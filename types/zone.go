@@ -61,6 +61,9 @@ func posixZone(name string) (*time.Location, bool) {
 	secs, unit := 0, 3600
 	for k, p := range parts {
 		v, err := strconv.Atoi(p)
+		if err != nil && k == len(parts)-1 {
+			return daylightZone(name)
+		}
 		if err != nil || v < 0 || k == 0 && v > 167 || k > 0 && v > 59 {
 			return nil, false
 		}
@@ -74,6 +77,33 @@ func posixZone(name string) (*time.Location, bool) {
 		label = string(appendZone(nil, secs))
 	}
 	return time.FixedZone(strings.ToUpper(label), secs), true
+}
+
+// daylightRule is when daylight saving time holds in a POSIX zone that does not say: that of the United States.
+const daylightRule = ",M3.2.0,M11.1.0"
+
+// daylightZone reads a POSIX zone with daylight saving time, such as EST5EDT or EST5EDT,M3.2.0,M11.1.0, by way of a zone file that
+// consists of nothing but its rule.
+func daylightZone(rule string) (*time.Location, bool) {
+	if len(rule) > maxDateText || strings.ContainsAny(rule, "\n\x00") {
+		return nil, false
+	}
+	name := rule
+	if !strings.ContainsRune(rule, ',') {
+		rule += daylightRule
+	}
+	const header, counts = "TZif2", "\x00\x00\x00\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x01" + "\x00\x00\x00\x04"
+	const body = "\x00\x00\x00\x00\x00\x00" + "LMT\x00" // one type: offset 0, no daylight saving time, name 0
+	block := header + strings.Repeat("\x00", 15) + counts + body
+	loc, err := time.LoadLocationFromTZData(name, []byte(block+block+"\n"+rule+"\n"))
+	if err != nil {
+		return nil, false
+	}
+	// A rule that Go cannot read leaves the only type of the file in force.
+	if abbrev, _ := time.Unix(pgEpochUnix, 0).In(loc).Zone(); abbrev == "LMT" {
+		return nil, false
+	}
+	return loc, true
 }
 
 // AbbrevOffset returns the offset of a zone abbreviation in seconds east of UTC; where it depends on the date, the zone it stands for.

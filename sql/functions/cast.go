@@ -294,11 +294,15 @@ func (r *Registry) castUnknown(e *expr.Expr, to types.Type, ctx CastContext) (*e
 		return &expr.Expr{Kind: expr.Const, Type: to, Const: &d, Pos: e.Pos}, nil
 	}
 	if e.Kind == expr.Const && !inputIsStable(to.OID, e.Const.Str) {
-		d, err := parseLiteral(e.Const.Str, to, ctx)
+		d, err := parseLiteral(e.Const.Str, to)
 		if err != nil {
 			return nil, pgerr.From(err).At(e.Pos)
 		}
-		return &expr.Expr{Kind: expr.Const, Type: to, Const: &d, Pos: e.Pos}, nil
+		if c, err := types.Coerce(d, to, ctx == Explicit); err == nil {
+			return &expr.Expr{Kind: expr.Const, Type: to, Const: &c, Pos: e.Pos}, nil
+		}
+		// The length is another function's business than the input's: its error comes when it is called.
+		return length(&expr.Expr{Kind: expr.Const, Type: types.T(to.OID), Const: &d, Pos: e.Pos}, to, ctx), nil
 	}
 	if e.Kind == expr.Const {
 		if err := checkLiteral(to.OID, e.Const.Str); err != nil {

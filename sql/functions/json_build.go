@@ -43,7 +43,14 @@ func AppendJSON(b []byte, f *types.Format, d types.Datum, jsonb bool) ([]byte, e
 			return append(b, s...), err
 		}
 		return append(b, d.Str...), nil
+	case types.OIDDate:
+		return append(types.AppendDate(append(b, '"'), d.Int), '"'), nil // in any DateStyle
 	case types.OIDTimestamp, types.OIDTimestamptz:
+		if f != nil && f.DateStyle != types.DateISO {
+			iso := *f
+			iso.DateStyle = types.DateISO
+			f = &iso
+		}
 		s := datumText(d, f)
 		if i := strings.IndexByte(s, ' '); i > 0 {
 			s = s[:i] + "T" + s[i+1:]

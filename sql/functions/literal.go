@@ -10,22 +10,19 @@ import (
 // then (see inputIsStable).
 var literalFormat = types.DefaultFormat()
 
-// parseLiteral turns the text of an untyped literal into a constant.
-func parseLiteral(s string, to types.Type, ctx CastContext) (types.Datum, error) {
+// parseLiteral turns the text of an untyped literal into a constant, without the modifier of to except that the fields of an interval
+// decide what its text means.
+func parseLiteral(s string, to types.Type) (types.Datum, error) {
 	if to.OID == types.OIDJSONPath {
 		return parsePath(s)
 	}
-	d, err := types.ParseText(literalFormat, types.T(to.OID), s)
-	if err != nil {
-		return d, err
+	t := types.T(to.OID)
+	if to.OID == types.OIDInterval {
+		t = to
 	}
-	if to.Mod >= 0 {
-		if d, err = types.Coerce(d, to, ctx == Explicit); err != nil {
-			return d, err
-		}
-	}
-	d.Type = to
-	return d, nil
+	d, err := types.ParseText(literalFormat, t, s)
+	d.Type = types.T(to.OID)
+	return d, err
 }
 
 // inputIsStable reports whether the text s as a value of the type depends on the session: its time zone, clock or catalogue.
@@ -43,7 +40,7 @@ func inputIsStable(oid types.OID, s string) bool {
 		types.OIDRegnamespace, types.OIDRegrole, types.OIDRegoper, types.OIDRegoperator, types.OIDRegcollation:
 		return true
 	case types.OIDDate, types.OIDTimestamp, types.OIDTime:
-		return readsClock(s)
+		return readsClock(s) || t.OID != types.OIDTime && (types.ReadsDateOrder(s) || t.OID != oid)
 	}
 	return false
 }
@@ -65,5 +62,12 @@ func checkLiteral(oid types.OID, s string) error {
 		return nil
 	}
 	_, err := types.ParseText(literalFormat, types.T(oid), s)
+	for order := types.OrderDMY; err != nil && order <= types.OrderYMD; order++ {
+		f := *literalFormat
+		f.DateOrder = order
+		if _, other := types.ParseText(&f, types.T(oid), s); other == nil {
+			return nil
+		}
+	}
 	return err
 }
