@@ -30,6 +30,8 @@ type TableWrite struct {
 	Changes []Change
 	// Constraint is the name reported when a key exists already.
 	Constraint string
+	// Locks are rows that the transaction locked and did not change.
+	Locks []RowLock
 }
 
 // Table is the runtime of a base table. Everything but its relation belongs to the clock's goroutine.
@@ -37,6 +39,7 @@ type Table struct {
 	rel     *Relation
 	part    *state.Part
 	indexes []*tableIndex
+	locked  lockedRows
 }
 
 func (t *Table) view() []*state.View { return []*state.View{t.part.View()} }
@@ -333,6 +336,9 @@ func (tb *tables) apply(writes []TableWrite, undo []undoStep) ([]undoStep, error
 		if t == nil {
 			return undo, pgerr.Newf(pgerr.UndefinedTable, "relation %q does not exist", w.Table.Name)
 		}
+		if err := t.checkLocks(w.Locks); err != nil {
+			return undo, err
+		}
 		for j := range w.Changes {
 			ch := &w.Changes[j]
 			cur, ok, err := t.part.Get(0, ch.Key)
@@ -391,10 +397,11 @@ func (tb *tables) record(epoch uint64, good []*commitReq) []*Table {
 	for _, t := range good {
 		for i := range t.writes {
 			w := &t.writes[i]
+			tab := tb.byID[w.Table.ID]
+			tab.locked.add(w.Locks, epoch)
 			if len(w.Changes) == 0 {
 				continue
 			}
-			tab := tb.byID[w.Table.ID]
 			c, known := seen[w.Table.ID]
 			if !known {
 				changed = append(changed, tab)

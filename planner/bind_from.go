@@ -255,7 +255,7 @@ func (b *binder) cteRef(c *cte, r *pgext.Relation, pos int) (*node, *scope, erro
 	if err != nil {
 		return nil, nil, err
 	}
-	t := &rangeTable{name: r.Name, work: c.work != 0}
+	t := &rangeTable{name: r.Name, work: c.work != 0, cte: true}
 	if r.Alias != "" {
 		t.name = r.Alias
 	}

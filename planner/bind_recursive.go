@@ -248,6 +248,9 @@ func (b *binder) wellFormed(c *cte) error {
 	if q.Limit != nil && q.Limit.Count != nil {
 		return unsupported("LIMIT", q.Limit.Count.OriginTextPosition())
 	}
+	if len(q.Locks) > 0 {
+		return unsupported("FOR UPDATE/SHARE", -1)
+	}
 	return nil
 }
 

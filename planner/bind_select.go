@@ -38,12 +38,16 @@ type selecting struct {
 	having    *exprCtx
 	havingE   *expr.Expr
 	onKeys    []*expr.Expr
+	locked    []lockedKey
 }
 
 func (b *binder) selectQuery(q *pgext.Query, ev *env, keepUnknown bool) (*bound, error) {
 	s := &selecting{b: b, s: q.Select, q: q, ev: ev}
 	var err error
 	if s.n, s.sc, err = b.from(q.Select.From, ev); err != nil {
+		return nil, err
+	}
+	if err = s.lockTargets(s.n); err != nil {
 		return nil, err
 	}
 	if q.Select.Where != nil {
@@ -74,6 +78,9 @@ func (b *binder) selectQuery(q *pgext.Query, ev *env, keepUnknown bool) (*bound,
 		if s.havingE, err = s.having.condition(q.Select.Having); err != nil {
 			return nil, err
 		}
+	}
+	if err = s.lockedLevel(); err != nil {
+		return nil, err
 	}
 	if err = s.aggregate(); err != nil {
 		return nil, err
@@ -370,6 +377,13 @@ func (s *selecting) finish() (*bound, error) {
 	var on []int
 	for _, e := range s.onKeys {
 		on = append(on, idOf("?distinct?", e))
+	}
+	for _, l := range s.locked {
+		out := lockedKey{rel: l.rel, strength: l.strength}
+		for _, k := range l.key {
+			out.key = append(out.key, idOf("?lock?", b.md.ref(k)))
+		}
+		r.locks = append(r.locks, out)
 	}
 	r.n = p
 	switch {

@@ -94,6 +94,7 @@ type bound struct {
 	n     *node
 	cols  []outCol
 	order []sortKey // of the ORDER BY, also where no node sorts
+	locks []lockedKey
 }
 
 func (b *binder) pos(p int) int {
@@ -126,6 +127,9 @@ func (b *binder) queryOnce(q *pgext.Query, ev *env, keepUnknown bool) (*bound, e
 		return nil, pgerr.Newf(pgerr.StatementTooComplex, "queries are nested more than %d deep", maxBindDepth)
 	}
 	defer func() { b.depth-- }()
+	if err := b.lockForm(q); err != nil {
+		return nil, err
+	}
 	ev, err := b.with(q.With, ev)
 	if err != nil {
 		return nil, err

@@ -123,6 +123,8 @@ type Planned struct {
 	Plan *plan.Plan
 	// Before are the statements of the WITH clause that change data, in their order.
 	Before []PlannedWith
+	// Locks are the rows that the query locks.
+	Locks []PlannedLock
 	// Columns are the user's columns with PostgreSQL's names and types: the first Plan.Visible ones of Plan.Schema.
 	Columns types.Schema
 	Params  []types.Type

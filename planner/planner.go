@@ -37,7 +37,7 @@ func planQuery(q *sql.Query, o Options, stream bool) (p *Planned, err error) {
 	if err = b.settle(r); err != nil {
 		return nil, err
 	}
-	return b.plan(r)
+	return b.planLocks(r)
 }
 
 // plan optimizes a bound query and builds its physical plan.

@@ -29,6 +29,7 @@ type rangeTable struct {
 	scalar bool
 	// work: the rows of a recursive query's last iteration.
 	work bool
+	cte  bool
 }
 
 // scope is what column references see at one query level.

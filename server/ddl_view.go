@@ -38,6 +38,9 @@ func (d *dispatch) createView(st *sql.CreateView) error {
 			return err
 		}
 	}
+	if l := st.Query.Locking(); l != "" {
+		return pgerr.Newf(pgerr.FeatureNotSupported, "%s is not supported in views", l)
+	}
 	if len(st.Query.Changes) > 0 {
 		return pgerr.Newf(pgerr.FeatureNotSupported, "views must not contain data-modifying statements in WITH")
 	}

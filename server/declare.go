@@ -181,7 +181,7 @@ func endOfTx(p *portal) bool { return p.sql == nil || !p.sql.held }
 // page sends up to maxRows rows of a portal, 0 for all.
 func (ss *session) page(ctx context.Context, p *portal, maxRows int, w pgwire.ResultWriter) error {
 	if p.cur == nil {
-		if q, ok := p.stmt.stmt.(*sql.Query); ok && len(q.Changes) == 0 {
+		if q, ok := p.stmt.stmt.(*sql.Query); ok && len(q.Changes) == 0 && len(p.stmt.query.Locks) == 0 {
 			if err := ss.open(p); err != nil {
 				return err
 			}

@@ -64,6 +64,11 @@ func (d *dispatch) query(st *sql.Query) error {
 		out := *c
 		out.Cols = out.Cols[:visible]
 		n += rowCount(&out)
+		if len(p.query.Locks) > 0 && (d.ss.tx.explicit || !d.last) {
+			if err := d.ss.lockRows(p, r.query.Pinned, c); err != nil {
+				return err
+			}
+		}
 		return d.w.Rows(&out)
 	}
 	if err := d.ss.srv.engine.Run(d.ctx, r.query); err != nil {

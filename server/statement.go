@@ -169,10 +169,14 @@ func (d *dispatch) mayWrite(st sql.Statement) error {
 	case *sql.CreateEnum:
 		name = "CREATE TYPE"
 	case *sql.Query:
-		if st.Into == nil && len(st.Changes) == 0 {
+		locks := st.Locking()
+		if st.Into == nil && len(st.Changes) == 0 && locks == "" {
 			return nil
 		}
 		name = "SELECT"
+		if locks != "" {
+			name = "SELECT " + locks
+		}
 		if st.Into != nil {
 			name = "SELECT INTO"
 		}

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -49,6 +50,7 @@ type tableWrites struct {
 	rel        *exec.Relation
 	constraint string
 	changes    map[string]*exec.Change
+	locks      map[string]exec.RowLock
 	order      []string
 	unique     []*uniqueIndex // kept where duplicates must be found before the commit
 	bytes      int64          // memory taken, about
@@ -78,6 +80,9 @@ func (t *txn) overlay() map[uint64]map[string][]byte {
 	}
 	out := make(map[uint64]map[string][]byte, len(t.writes))
 	for id, w := range t.writes {
+		if len(w.changes) == 0 {
+			continue
+		}
 		m := make(map[string][]byte, len(w.changes))
 		for k, c := range w.changes {
 			m[k] = c.New
@@ -144,6 +149,7 @@ func (w *tableWrites) clone() *tableWrites {
 		d := *v
 		c.changes[k] = &d
 	}
+	c.locks = maps.Clone(w.locks)
 	return c
 }
 
@@ -155,6 +161,7 @@ func (ss *session) commit(ctx context.Context) error {
 		return err
 	}
 	var writes []exec.TableWrite
+	changed := false
 	for _, id := range t.order {
 		w := t.writes[id]
 		if t.schema != nil {
@@ -173,9 +180,14 @@ func (ss *session) commit(ctx context.Context) error {
 				tw.Changes = append(tw.Changes, *c)
 			}
 		}
-		if len(tw.Changes) > 0 {
+		tw.Locks = w.lockList()
+		changed = changed || len(tw.Changes) > 0
+		if len(tw.Changes) > 0 || len(tw.Locks) > 0 {
 			writes = append(writes, tw)
 		}
+	}
+	if !changed {
+		writes = nil // what it locked was for others to wait for
 	}
 	store := func(writes []exec.TableWrite) error {
 		commit, mode := ss.srv.engine.Commit, ss.vars.get("synchronous_commit")

@@ -181,11 +181,11 @@ func TestErrors(t *testing.T) {
 // TestRefused lists what is refused on purpose, and what TiDB's own grammar would have read as something else.
 func TestRefused(t *testing.T) {
 	for text, code := range map[string]pgerr.Code{
-		"SELECT pg_ext.cast(1, 'int')":    pgerr.InvalidSchemaName,
-		"SELECT db.pg_ext.cast(1, 'int')": pgerr.InvalidSchemaName,
-		"SELECT * FROM pg_ext.no_from":    pgerr.InvalidSchemaName,
-		"CREATE SCHEMA pg_ext":            pgerr.ReservedName,
-		"SELECT 1 FOR UPDATE":             pgerr.FeatureNotSupported,
+		"SELECT pg_ext.cast(1, 'int')":       pgerr.InvalidSchemaName,
+		"SELECT db.pg_ext.cast(1, 'int')":    pgerr.InvalidSchemaName,
+		"SELECT * FROM pg_ext.no_from":       pgerr.InvalidSchemaName,
+		"CREATE SCHEMA pg_ext":               pgerr.ReservedName,
+		"SELECT 1 LIMIT 1 FOR UPDATE OF a.b": pgerr.SyntaxError,
 		"WITH x AS (MERGE INTO t USING u ON a = b WHEN MATCHED THEN DELETE) SELECT 1": pgerr.FeatureNotSupported,
 		"DO $$ BEGIN END $$": pgerr.FeatureNotSupported,
 		"CALL f()":           pgerr.FeatureNotSupported,

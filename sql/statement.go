@@ -6,6 +6,7 @@ import (
 	"github.com/pingcap/tidb/pkg/parser/ast"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/sql/pgext"
 )
 
 // Statement is one parsed statement. The concrete types are the structs of this package that embed Base.
@@ -66,6 +67,14 @@ func (q *Query) Pos(node ast.Node) int {
 		return -1
 	}
 	return node.OriginTextPosition()
+}
+
+// Locking is the first row locking clause of the query itself ("FOR UPDATE"), "" when it has none.
+func (q *Query) Locking() string {
+	if l := pgext.QueryOf(q.Stmt).Locks; len(l) > 0 {
+		return l[0].Strength.String()
+	}
+	return ""
 }
 
 // Expr returns the expression of a Query that stands for a single one (`SELECT e`).

@@ -212,7 +212,7 @@ func ours(text string) (printed string, err error) {
 		return "", errNotOne
 	}
 	q, ok := stmts[0].(*sql.Query)
-	if !ok {
+	if !ok || len(q.Changes) > 0 {
 		return "", nil
 	}
 	return sqlprint.Query(pgext.QueryOf(q.Stmt)), nil

@@ -79,6 +79,7 @@ const (
 	// The select list.
 	MarkDistinctOn = "distinct_on" // (exprs), the first item
 	MarkNoColumns  = "no_columns"  // () SELECT FROM t
+	MarkLock       = "lock"        // (strength, wait, relations..) last ORDER BY items
 	MarkChange     = "change"      // (number) a statement that changes data, as a WITH query
 	MarkNoFrom     = "no_from"     // a table, where TiDB wants a FROM clause
 

@@ -12,7 +12,33 @@ type Query struct {
 	SetOp   *SetOp
 	OrderBy []SortKey
 	Limit   *Limit
+	Locks   []Lock
 	Pos     int // of the first word of the query's body where known, else -1
+}
+
+// LockStrength is the strength of a row lock, the strongest first.
+type LockStrength uint8
+
+// The row locks.
+const (
+	LockUpdate LockStrength = iota
+	LockNoKeyUpdate
+	LockShare
+	LockKeyShare
+)
+
+// String returns the clause.
+func (s LockStrength) String() string {
+	return [...]string{"FOR UPDATE", "FOR NO KEY UPDATE", "FOR SHARE", "FOR KEY SHARE"}[s]
+}
+
+// Lock is a row locking clause. No names in Of mean all FROM items; Wait is "NOWAIT", "SKIP LOCKED" or nothing.
+type Lock struct {
+	Strength LockStrength
+	Wait     string
+	Of       []string
+	OfPos    []int
+	Pos      int
 }
 
 type (

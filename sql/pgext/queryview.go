@@ -104,6 +104,22 @@ func (q *Query) order(o *ast.OrderByClause) {
 		return
 	}
 	items := o.Items
+	for len(items) > 0 {
+		e := items[len(items)-1].Expr
+		name, a := Marker(e)
+		if name != MarkLock {
+			break
+		}
+		items = items[:len(items)-1]
+		l := Lock{Strength: LockStrength(integer(a[0])), Wait: text(a[1]), Pos: e.OriginTextPosition()}
+		for _, x := range a[2:] {
+			l.Of, l.OfPos = append(l.Of, text(x)), append(l.OfPos, x.OriginTextPosition())
+		}
+		q.Locks = append([]Lock{l}, q.Locks...)
+	}
+	if len(items) == 0 {
+		return
+	}
 	last := items[len(items)-1].Expr
 	if name, a := Marker(last); name == MarkLimit || name == MarkLimitWithTies {
 		items = items[:len(items)-1]

@@ -58,6 +58,15 @@ func Query(q *pgext.Query) string {
 			b.WriteString(" LIMIT " + Expr(l.Count))
 		}
 	}
+	for _, l := range q.Locks {
+		b.WriteString(" " + l.Strength.String())
+		for i, n := range l.Of {
+			b.WriteString([...]string{" OF ", ", "}[min(i, 1)] + lex.QuoteIdent(n))
+		}
+		if l.Wait != "" {
+			b.WriteString(" " + l.Wait)
+		}
+	}
 	return b.String()
 }
 

@@ -19,11 +19,14 @@ type query struct {
 	order         []*frag
 	limit, offset *frag
 	limitPos      int
+	locks         []*frag
 	ties, paren   bool
 	values        bool
 }
 
-func (q *query) closed() bool { return q.order != nil || q.limit != nil || q.offset != nil }
+func (q *query) closed() bool {
+	return q.order != nil || q.limit != nil || q.offset != nil || q.locks != nil
+}
 
 func (q *query) render() *frag {
 	k := make([]*frag, 0, 8)
@@ -47,7 +50,8 @@ func (q *query) render() *frag {
 		}
 		order = append(order[:len(order):len(order)], ext(q.limitPos, name, args...))
 	}
-	if order != nil {
+	order = append(order[:len(order):len(order)], q.locks...)
+	if len(order) > 0 {
 		k = append(k, lit(" ORDER BY "))
 		k = append(k, list(order)...)
 	}
@@ -140,13 +144,54 @@ func (p *Parser) tail(q *query) {
 			if !p.Accept("rows") {
 				p.Accept("row")
 			}
-		case p.Is("for") && (p.Peek(1).Is("update") || p.Peek(1).Is("share") || p.Peek(1).Is("no") || p.Peek(1).Is("key") || p.Peek(1).Is("read")):
-			p.Unsupported("row locking (FOR UPDATE, FOR SHARE)",
-				"Transactions detect conflicts at commit (SQLSTATE 40001) without row locks.")
+		case p.Is("for"):
+			p.locking(q)
 		default:
 			return
 		}
 	}
+}
+
+// locking parses FOR {UPDATE | NO KEY UPDATE | SHARE | KEY SHARE} [OF names] [NOWAIT | SKIP LOCKED], or FOR READ ONLY.
+func (p *Parser) locking(q *query) {
+	t := p.Next()
+	strength := pgext.LockUpdate
+	switch {
+	case p.Accept("read"):
+		p.Expect("only")
+		return
+	case p.Accept("update"):
+	case p.Accept("share"):
+		strength = pgext.LockShare
+	case p.Accept("key"):
+		p.Expect("share")
+		strength = pgext.LockKeyShare
+	default:
+		p.Expect("no", "key", "update")
+		strength = pgext.LockNoKeyUpdate
+	}
+	var of []*frag
+	if p.Accept("of") {
+		for {
+			n := p.QualifiedName()
+			if n.Schema != "" {
+				lex.Fail(pgerr.SyntaxError, n.Pos, "%s must specify unqualified relation names", strength)
+			}
+			of = append(of, strAt(n.Pos, n.Name))
+			if !p.Accept(",") {
+				break
+			}
+		}
+	}
+	wait := ""
+	switch {
+	case p.Accept("nowait"):
+		wait = "NOWAIT"
+	case p.Accept("skip"):
+		p.Expect("locked")
+		wait = "SKIP LOCKED"
+	}
+	q.locks = append(q.locks, ext(t.Pos, pgext.MarkLock, append([]*frag{lit(strconv.Itoa(int(strength))), str(wait)}, of...)...))
 }
 
 func (p *Parser) limitValue(limit int) *frag {
