@@ -88,6 +88,7 @@ type Object struct {
 	Index      *IndexDef         `json:"index,omitempty"`
 	Sequence   *SequenceDef      `json:"sequence,omitempty"`
 	Temporary  bool              `json:"temporary,omitempty"` // ends with the session that made it, and with the server
+	OnCommit   string            `json:"on_commit,omitempty"` // of a temporary table
 	Owner      uint32            `json:"owner,omitempty"`     // a role, 0 = the bootstrap superuser
 	ACL        []ACL             `json:"acl,omitempty"`       // nil = the owner's default
 }

@@ -36,7 +36,7 @@ func (d *dispatch) targetSchema(n sql.Name) (string, error) {
 		return n.Schema, nil
 	}
 	for _, p := range d.ss.vars.searchPath() {
-		if _, ok := snap.Namespace(p); ok {
+		if _, ok := snap.Namespace(p); ok && !catalog.IsTemporarySchema(p) {
 			return p, nil
 		}
 	}
@@ -318,15 +318,12 @@ func (d *dispatch) createTable(st *sql.CreateTable) error {
 		return err
 	}
 	defer unlock()
-	schema, err := d.targetSchema(st.Name)
+	schema, err := d.schemaFor(st.Name, st.Temporary)
 	if err != nil {
 		return err
 	}
 	if done, err := d.exists(schema, st.Name, st.IfNotExists, "CREATE TABLE"); done || err != nil {
 		return err
-	}
-	if st.Temporary {
-		return pgerr.Newf(pgerr.FeatureNotSupported, "temporary tables are not supported").At(st.Start)
 	}
 	if _, ok := option(st.Options, "connector"); ok || st.Format != nil {
 		return pgerr.Newf(pgerr.FeatureNotSupported, "tables with a connector are not supported").At(st.Start).
@@ -340,6 +337,10 @@ func (d *dispatch) createTable(st *sql.CreateTable) error {
 		return pgerr.Newf(pgerr.FeatureNotSupported, "watermarks on tables are not supported").At(st.Watermarks[0].Pos).WithHint("Define the watermark on a source.")
 	}
 	o := &catalog.Object{Kind: catalog.Table, Schema: schema, Name: st.Name.Name, Definition: st.SourceText(), AppendOnly: st.AppendOnly}
+	o.Temporary = catalog.IsTemporarySchema(schema)
+	if err := onCommit(o, st.OnCommit); err != nil {
+		return err
+	}
 	if err := d.columnsOf(&st.TableDef, o); err != nil {
 		return err
 	}
@@ -355,6 +356,9 @@ func (d *dispatch) addTable(o *catalog.Object, def *sql.TableDef, tag string, in
 	if err := d.storeTable(o, def, indexes...); err != nil {
 		return err
 	}
+	if err := d.endsAtOnce(o); err != nil {
+		return err
+	}
 	return d.complete(tag)
 }
 
@@ -365,6 +369,7 @@ func (d *dispatch) storeTable(o *catalog.Object, def *sql.TableDef, indexes ...*
 		o.Key = []int{len(o.Columns) - 1}
 	}
 	if err := d.ss.update(func(tx *catalog.Tx) error {
+		withSchema(tx, o)
 		o.ID = tx.NextID()
 		if def != nil {
 			for i := range def.Columns {
@@ -405,11 +410,20 @@ func (d *dispatch) storeTable(o *catalog.Object, def *sql.TableDef, indexes ...*
 	return nil
 }
 
+// endsAtOnce drops a table that lasts as long as its transaction where that is this statement.
+func (d *dispatch) endsAtOnce(o *catalog.Object) error {
+	if o.OnCommit != catalog.OnCommitDrop || d.ss.tx.schema != nil {
+		return nil
+	}
+	d.ss.tx.release()
+	return d.dropObjects(append(d.ss.snapshot().IndexesOf(o.ID), o))
+}
+
 func (d *dispatch) createTableAs(st *sql.CreateTableAs) error {
 	if len(st.Query.Changes) > 0 {
 		return pgerr.Newf(pgerr.FeatureNotSupported, "data-modifying statements in the WITH clause of CREATE TABLE AS are not supported").WithHint("Create the table first, then INSERT.")
 	}
-	schema, err := d.targetSchema(st.Name)
+	schema, err := d.schemaFor(st.Name, st.Temporary)
 	if err != nil {
 		return err
 	}
@@ -420,7 +434,10 @@ func (d *dispatch) createTableAs(st *sql.CreateTableAs) error {
 	if err != nil {
 		return err
 	}
-	o := &catalog.Object{Kind: catalog.Table, Schema: schema, Name: st.Name.Name, Definition: st.SourceText()}
+	o := &catalog.Object{Kind: catalog.Table, Schema: schema, Name: st.Name.Name, Definition: st.SourceText(), Temporary: catalog.IsTemporarySchema(schema)}
+	if err := onCommit(o, st.OnCommit); err != nil {
+		return err
+	}
 	if len(st.Columns) > len(q.Columns) {
 		return pgerr.Newf(pgerr.SyntaxError, "too many column names were specified")
 	}
@@ -446,6 +463,9 @@ func (d *dispatch) createTableAs(st *sql.CreateTableAs) error {
 		return err
 	}
 	if st.WithNoData {
+		if err := d.endsAtOnce(o); err != nil {
+			return err
+		}
 		return d.complete("CREATE TABLE AS")
 	}
 	p := &prepared{stmt: st.Query}
@@ -455,6 +475,9 @@ func (d *dispatch) createTableAs(st *sql.CreateTableAs) error {
 	}
 	if err != nil {
 		return errors.Join(err, d.dropObjects([]*catalog.Object{o}))
+	}
+	if err := d.endsAtOnce(o); err != nil {
+		return err
 	}
 	return d.complete(fmt.Sprintf("SELECT %d", n))
 }

@@ -25,7 +25,7 @@ func (d *dispatch) createView(st *sql.CreateView) error {
 		return err
 	}
 	defer unlock()
-	schema, err := d.targetSchema(st.Name)
+	schema, err := d.schemaFor(st.Name, st.Temporary)
 	if err != nil {
 		return err
 	}
@@ -52,14 +52,27 @@ func (d *dispatch) createView(st *sql.CreateView) error {
 		return pgerr.Newf(pgerr.UndefinedParameter, "there is no parameter $1")
 	}
 	o := &catalog.Object{
-		Kind: catalog.View, Schema: schema, Name: st.Name.Name, Query: queryText(st.Query), SearchPath: d.ss.vars.searchPath(),
-		Definition: st.SourceText(), DependsOn: q.Relations,
+		Kind: catalog.View, Schema: schema, Name: st.Name.Name, Query: queryText(st.Query), SearchPath: d.ss.vars.storedPath(),
+		Definition: st.SourceText(), DependsOn: q.Relations, Temporary: catalog.IsTemporarySchema(schema),
+	}
+	if !exists && !o.Temporary && st.Name.Schema == "" && refersToTemporary(d.ss.snapshot(), q.Relations) != "" {
+		if err := d.ss.notice("NOTICE", pgerr.SuccessfulCompletion, "view %q will be a temporary view", o.Name); err != nil {
+			return err
+		}
+		if o.Schema, err = d.schemaFor(st.Name, true); err != nil {
+			return err
+		}
+		o.Temporary = true
+	}
+	if o.Temporary {
+		o.SearchPath = d.ss.vars.searchPath()
 	}
 	if err := namedColumns(o, q.Columns, st.Columns); err != nil {
 		return err
 	}
 	err = d.ss.update(func(tx *catalog.Tx) error {
 		if !exists {
+			withSchema(tx, o)
 			o.ID = tx.NextID()
 			return tx.Add(o)
 		}
@@ -170,7 +183,7 @@ func (d *dispatch) createMaterializedView(st *sql.CreateMaterializedView) error 
 		return err
 	}
 	o := &catalog.Object{
-		Kind: catalog.MaterializedView, Schema: schema, Name: st.Name.Name, Query: queryText(st.Query), SearchPath: d.ss.vars.searchPath(),
+		Kind: catalog.MaterializedView, Schema: schema, Name: st.Name.Name, Query: queryText(st.Query), SearchPath: d.ss.vars.storedPath(),
 		Definition: st.SourceText(), Settings: settings, Creating: true,
 	}
 	if err := d.ss.update(func(tx *catalog.Tx) error {
@@ -190,6 +203,9 @@ func (d *dispatch) createMaterializedView(st *sql.CreateMaterializedView) error 
 		}
 		if err := viewColumns(o, q, st.Columns); err != nil {
 			return err
+		}
+		if refersToTemporary(tx.Snapshot(), q.Relations) != "" {
+			return pgerr.Newf(pgerr.FeatureNotSupported, "materialized views must not use temporary tables or views")
 		}
 		for _, id := range q.Relations {
 			if dep, ok := tx.Snapshot().Get(id); ok && dep.Creating {

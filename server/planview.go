@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/streamdb/streamdb/catalog"
@@ -76,6 +77,9 @@ func (c *planCatalog) Relation(schema, name string) (*planner.Relation, bool) {
 }
 
 func (c *planCatalog) in(schema, name string) (*planner.Relation, bool) {
+	if i := slices.IndexFunc(c.path, catalog.IsTemporarySchema); i >= 0 && schema == temporaryAlias {
+		schema = c.path[i]
+	}
 	if r, ok := c.system(schema, name); ok {
 		return r, true
 	}

@@ -356,10 +356,15 @@ func (s *Server) restore(ctx context.Context, m *checkpoint.Manifest) error {
 // dropUnfinished removes the views and indexes whose creator was still waiting when the server ended: nobody was told that they exist.
 func (s *Server) dropUnfinished() error {
 	unfinished := func(o *catalog.Object) bool { return o.Creating && o.Settings[settingBackground] != "on" }
-	if !slices.ContainsFunc(s.catalog.Snapshot().Objects(), unfinished) {
+	left := slices.ContainsFunc(s.catalog.Snapshot().Objects(), unfinished) ||
+		slices.ContainsFunc(s.catalog.Snapshot().Namespaces(), func(n catalog.Namespace) bool { return catalog.IsTemporarySchema(n.Name) })
+	if !left {
 		return nil
 	}
 	return s.catalog.Update(func(tx *catalog.Tx) error {
+		if err := s.forgetTemporary(tx); err != nil {
+			return err
+		}
 		for _, o := range tx.Snapshot().Objects() {
 			if !unfinished(o) {
 				continue

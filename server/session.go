@@ -109,6 +109,10 @@ func (ss *session) Close() {
 	ss.closePortals(func(*portal) bool { return true })
 	ss.rollbackSchema()
 	ss.tx.release()
+	ss.tx = &txn{}
+	if err := ss.dropTemporary(); err != nil {
+		ss.srv.log.Warn().Err(err).Msg("drop temporary tables: the next start does it")
+	}
 	ss.srv.sessions.Delete(ss.params.ProcessID)
 }
 
@@ -220,6 +224,9 @@ func (ss *session) notice(severity string, code pgerr.Code, format string, args 
 
 // resolve finds a relation by its name in a statement.
 func (ss *session) resolve(n sql.Name) (*catalog.Object, bool) {
+	if n.Schema == temporaryAlias {
+		n.Schema = ss.temporarySchema()
+	}
 	return ss.snapshot().Resolve(n.Schema, n.Name, ss.vars.searchPath())
 }
 

@@ -292,6 +292,11 @@ func (d *dispatch) discard(st *sql.Discard) error {
 		clear(ss.prepared)
 		ss.closePortals(func(p *portal) bool { return p != d.portal })
 	}
+	if st.What == "all" || st.What == "temp" || st.What == "temporary" {
+		if err := ss.dropTemporary(); err != nil {
+			return err
+		}
+	}
 	return d.complete("DISCARD " + strings.ToUpper(st.What))
 }
 

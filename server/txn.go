@@ -160,10 +160,17 @@ func (ss *session) commit(ctx context.Context) error {
 		ss.rollback()
 		return err
 	}
+	if err := ss.dropOnCommit(); err != nil {
+		ss.rollback()
+		return err
+	}
 	var writes []exec.TableWrite
 	changed := false
 	for _, id := range t.order {
 		w := t.writes[id]
+		if emptied(ss.snapshot(), id) {
+			continue
+		}
 		if t.schema != nil {
 			if _, ok := t.schema.private.Snapshot().Get(id); !ok {
 				continue // dropped after it was written to

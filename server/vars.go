@@ -2,6 +2,7 @@ package server
 
 import (
 	"maps"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -24,6 +25,7 @@ type sessionVars struct {
 	before, after map[string]string
 	fmt           *types.Format
 	path          []string
+	temporary     string // schema of the temporary relations, "" before there are any
 	notify        func(name, value string) error
 }
 
@@ -256,9 +258,16 @@ func textFormat(vals map[string]string) *types.Format {
 func (v *sessionVars) searchPath() []string {
 	if v.path == nil {
 		v.path = []string{}
+		if v.temporary != "" && !slices.Contains(splitPath(v.vals["search_path"]), temporaryAlias) {
+			v.path = append(v.path, v.temporary)
+		}
 		for _, p := range splitPath(v.vals["search_path"]) {
 			switch p {
 			case "":
+			case temporaryAlias:
+				if v.temporary != "" {
+					v.path = append(v.path, v.temporary)
+				}
 			case "$user":
 				// The user streamdb does not mean the system schema of that name.
 				if p = v.vals["role_user"]; p != catalog.SystemSchema {

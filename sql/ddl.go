@@ -139,7 +139,7 @@ func (p *parser) createTable(temporary, unlogged bool) Statement {
 	if p.Is("execute") {
 		p.Unsupported("CREATE TABLE .. AS EXECUTE", "Write the query itself.")
 	}
-	a := &CreateTableAs{Name: c.Name, IfNotExists: c.IfNotExists, Temporary: temporary, Unlogged: unlogged, Options: c.Options}
+	a := &CreateTableAs{Name: c.Name, IfNotExists: c.IfNotExists, Temporary: temporary, Unlogged: unlogged, Options: c.Options, OnCommit: c.OnCommit}
 	for i := range c.Columns {
 		col := &c.Columns[i]
 		if col.Type != nil || col.Generated != nil || col.NotNull || col.PrimaryKey {

@@ -258,6 +258,7 @@ type TableDef struct {
 	Watermarks   []Watermark
 	Includes     []Include
 	AppendOnly   bool
+	OnCommit     string // "", "preserve rows", "delete rows", "drop"
 	ConflictMode string // ON CONFLICT [DO UPDATE FULL | DO NOTHING | OVERWRITE | IGNORE] of the definition, upper case, "" when absent
 	Options      []Option
 	Format       *Format
@@ -281,6 +282,7 @@ type CreateSource struct {
 // CreateTableAs is CREATE TABLE .. AS query and SELECT .. INTO.
 type CreateTableAs struct {
 	Base
+	OnCommit            string
 	Name                Name
 	IfNotExists         bool
 	Temporary, Unlogged bool

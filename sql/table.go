@@ -159,9 +159,13 @@ func (p *parser) tableDef(d *TableDef) {
 			d.Format = p.format()
 		case p.Is("inherits"), p.IsN("partition", "by"):
 			p.Unsupported(strings.ToUpper(t.Val), "Tables are distributed by key without partitions.")
-		case p.Accept("without", "oids"), p.Accept("on", "commit", "preserve", "rows"):
-		case p.IsN("on", "commit"):
-			p.Unsupported("ON COMMIT DELETE ROWS and DROP", "Delete the rows at the end of the transaction.")
+		case p.Accept("without", "oids"):
+		case p.Accept("on", "commit", "preserve", "rows"):
+			d.OnCommit = "preserve rows"
+		case p.Accept("on", "commit", "delete", "rows"):
+			d.OnCommit = "delete rows"
+		case p.Accept("on", "commit", "drop"):
+			d.OnCommit = "drop"
 		case p.Accept("tablespace"), p.Accept("using"):
 			p.ColID()
 		default:

@@ -37,7 +37,7 @@ func systemFunctions() []entry {
 		own("user()", "name f t s", "USER", user), own("current_role()", "name f t s", "CURRENT_ROLE", user),
 		fn("current_schema()", "", each(func(c *call) error {
 			for _, s := range env(c.f).Schemas {
-				if s != "pg_catalog" {
+				if s != "pg_catalog" && !temporary(s) {
 					return c.setStr(s)
 				}
 			}
@@ -104,6 +104,9 @@ func nameArray(names []string) string {
 	return types.EncodeArray(types.NewArray(types.OIDName, ds))
 }
 
+// temporary reports whether a schema of the path is that of the session's temporary relations, which is searched without being named.
+func temporary(schema string) bool { return strings.HasPrefix(schema, "pg_temp_") }
+
 // currentSchemas lists the search path; true adds pg_catalog, which is searched first unless the path names it.
 func currentSchemas(c *call) error {
 	var out []string
@@ -111,10 +114,21 @@ func currentSchemas(c *call) error {
 	for _, s := range env(c.f).Schemas {
 		named = named || s == "pg_catalog"
 	}
-	if c.bool(0) && !named {
-		out = append(out, "pg_catalog")
+	if c.bool(0) {
+		for _, s := range env(c.f).Schemas {
+			if temporary(s) {
+				out = append(out, s)
+			}
+		}
+		if !named {
+			out = append(out, "pg_catalog")
+		}
 	}
-	out = append(out, env(c.f).Schemas...)
+	for _, s := range env(c.f).Schemas {
+		if !temporary(s) {
+			out = append(out, s)
+		}
+	}
 	return c.setStr(nameArray(out))
 }
 
