@@ -575,7 +575,7 @@ func (x *exprCtx) subscript(e *pgext.Subscript) (*expr.Expr, error) {
 		base, indexes = in.X, append([]ast.ExprNode{in.Index}, indexes...)
 	}
 	if _, ok := pgext.ExprOf(base).(*pgext.Slice); ok {
-		return nil, x.severalDimensions(pos)
+		return x.slice(e, pos)
 	}
 	args, err := x.binds(append([]ast.ExprNode{base}, indexes...))
 	if err != nil {
@@ -594,62 +594,15 @@ func (x *exprCtx) subscript(e *pgext.Subscript) (*expr.Expr, error) {
 		return nil, pgerr.Newf(pgerr.DatatypeMismatch, "cannot subscript type %s because it does not support subscripting", x.b.reg.TypeName(args[0].Type.OID)).At(leftmost(args[0]))
 	}
 	for i := range args[1:] {
-		if args[i+1], err = b.castArg(args[i+1], types.Int4, "array subscript must have type integer"); err != nil {
+		if args[i+1], err = b.castSubscript(args[i+1]); err != nil {
 			return nil, err
 		}
 	}
 	return b.call(funcSubscript, args, pos)
 }
 
-// severalDimensions refuses what would otherwise slice the first dimension again.
-func (x *exprCtx) severalDimensions(pos int) error {
-	return pgerr.Newf(pgerr.FeatureNotSupported, "slices of more than one dimension are not supported").WithHint("Slice one dimension, or unnest the array.").At(pos)
-}
-
 // Functions of the registry behind syntax.
 const (
 	funcSubscript = "$subscript"
-	funcSlice     = "$slice"
+	funcSlice     = "$slices"
 )
-
-func (x *exprCtx) slice(e *pgext.Slice) (*expr.Expr, error) {
-	b, pos := x.b, x.b.pos(e.Pos)
-	switch pgext.ExprOf(e.X).(type) {
-	case *pgext.Slice, *pgext.Subscript:
-		return nil, x.severalDimensions(pos)
-	}
-	a, err := x.bind(e.X)
-	if err != nil {
-		return nil, err
-	}
-	if !a.Type.IsArray() {
-		return nil, pgerr.Newf(pgerr.DatatypeMismatch, "cannot subscript type %s because it does not support subscripting", x.b.reg.TypeName(a.Type.OID)).At(leftmost(a))
-	}
-	args := []*expr.Expr{a}
-	for _, bd := range []ast.ExprNode{e.Lo, e.Hi} {
-		c := nullConst(types.Int4)
-		if bd != nil {
-			if c, err = x.bind(bd); err != nil {
-				return nil, err
-			}
-			if c, err = b.castArg(c, types.Int4, "array subscript must have type integer"); err != nil {
-				return nil, err
-			}
-		}
-		args = append(args, c)
-	}
-	if e.Lo == nil || e.Hi == nil {
-		// An omitted bound is the array's own.
-		if e.Lo == nil {
-			if args[1], err = b.call("array_lower", []*expr.Expr{a, intConst(types.Int4, 1)}, pos); err != nil {
-				return nil, err
-			}
-		}
-		if e.Hi == nil {
-			if args[2], err = b.call("array_upper", []*expr.Expr{a, intConst(types.Int4, 1)}, pos); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return b.call(funcSlice, args, pos)
-}

@@ -161,7 +161,7 @@ func (x *exprCtx) bindView(v pgext.Expr) (*expr.Expr, error) {
 	case *pgext.Subscript:
 		return x.subscript(e)
 	case *pgext.Slice:
-		return x.slice(e)
+		return x.slice(e, b.pos(e.Pos))
 	case *pgext.Field:
 		return x.field(e)
 	case *pgext.FieldStar:

@@ -16,6 +16,7 @@ func arrayFunctions() []entry {
 	}
 	return []entry{
 		own("$subscript(anyarray,int4)", "anyelement f t i v", "element of an array: a[i], a[i][j]", each(subscript)),
+		own("$slices(anyarray,int4)", "anyarray f f i v", "part of an array in several dimensions: which bounds are given, lower and upper bound per dimension", each(sliceDims)),
 		own("$slice(anyarray,int4,int4)", "anyarray f f i", "part of an array: a[lo:hi], NULL for an omitted bound", each(slice)),
 		fn("array_length(anyarray,int4)", "array_length(array[[1,2,3],[4,5,6]],2)", each(func(c *call) error { return c.dim(func(d types.Dim) int32 { return d.Len }) })),
 		fn("array_lower(anyarray,int4)", "array_lower('[2:4]={1,2,3}'::int[],1)", each(func(c *call) error { return c.dim(func(d types.Dim) int32 { return d.Lower }) })),
@@ -67,19 +68,29 @@ func arrayFunctions() []entry {
 		fn("arraycontained(anyarray,anyarray)", "array[1]<@array[3,1]", each(func(c *call) error { return c.arrays(func(a, b types.Array) bool { return holdsAll(b, a) }) })),
 		fn("arrayoverlap(anyarray,anyarray)", "array[1,2]&&array[2,3]", each(func(c *call) error { return c.arrays(overlapArrays) })),
 		fn("array_fill(anyelement,_int4)", "array_fill(7,array[2,2])", each(arrayFill)),
+		fn("array_fill(anyelement,_int4,_int4)", "", each(arrayFill)),
 		fn("trim_array(anyarray,int4)", "trim_array(array[1,2,3],1)", each(func(c *call) error {
 			a, err := c.array(0)
 			if err != nil {
 				return err
 			}
 			n := c.int(1)
-			if len(a.Dims) > 1 {
-				return pgerr.Newf(pgerr.FeatureNotSupported, "trim_array of multidimensional arrays is not supported")
+			rows, width := int64(0), int64(0)
+			if len(a.Dims) > 0 {
+				rows = int64(a.Dims[0].Len)
+				width = int64(len(a.Elems)) / rows
 			}
-			if n < 0 || n > int64(len(a.Elems)) {
-				return pgerr.Newf(pgerr.ArraySubscriptError, "number of elements to trim must be between 0 and %d", len(a.Elems))
+			if n < 0 || n > rows {
+				return pgerr.Newf(pgerr.ArraySubscriptError, "number of elements to trim must be between 0 and %d", rows)
 			}
-			return c.setStr(types.EncodeArray(types.NewArray(a.Elem, a.Elems[:int64(len(a.Elems))-n])))
+			if a.Elems = a.Elems[:(rows-n)*width]; len(a.Elems) == 0 {
+				return c.setStr(types.EncodeArray(types.Array{Elem: a.Elem}))
+			}
+			a.Dims[0].Len = int32(rows - n)
+			for i := range a.Dims {
+				a.Dims[i].Lower = 1
+			}
+			return c.setStr(types.EncodeArray(a))
 		})),
 		fn("array_larger(anyarray,anyarray)", "", each(func(c *call) error {
 			if types.CompareDatum(c.datum(0), c.datum(1)) >= 0 {
@@ -183,6 +194,68 @@ func slice(c *call) error {
 				out.Dims[i].Lower = 1
 			}
 		}
+	}
+	return c.setStr(types.EncodeArray(out))
+}
+
+// Which bounds of a dimension the arguments of $slices give.
+const (
+	SliceLower = 1
+	SliceUpper = 2
+)
+
+// sliceDims is a[lo:hi][lo:hi]…: three arguments per dimension. Its result counts from 1 in every dimension.
+func sliceDims(c *call) error {
+	if c.null(0) {
+		c.setNull()
+		return nil
+	}
+	for i := 1; i < len(c.args); i += 3 {
+		if c.int(i)&SliceLower != 0 && c.null(i+1) || c.int(i)&SliceUpper != 0 && c.null(i+2) {
+			c.setNull()
+			return nil
+		}
+	}
+	a, err := c.array(0)
+	if err != nil {
+		return err
+	}
+	out := types.Array{Elem: a.Elem}
+	given := (len(c.args) - 1) / 3
+	if given > len(a.Dims) {
+		return c.setStr(types.EncodeArray(out))
+	}
+	from := make([]int, len(a.Dims))
+	for i, d := range a.Dims {
+		lo, hi := int64(d.Lower), int64(d.Lower)+int64(d.Len)-1
+		if i < given {
+			if k := 1 + 3*i; c.int(k)&SliceLower != 0 {
+				lo = max(lo, c.int(k+1))
+			}
+			if k := 1 + 3*i; c.int(k)&SliceUpper != 0 {
+				hi = min(hi, c.int(k+2))
+			}
+		}
+		if lo > hi {
+			return c.setStr(types.EncodeArray(types.Array{Elem: a.Elem}))
+		}
+		from[i] = int(lo - int64(d.Lower))
+		out.Dims = append(out.Dims, types.Dim{Len: int32(hi - lo + 1), Lower: 1})
+	}
+	var copyDim func(dim, at int)
+	copyDim = func(dim, at int) {
+		n := int(out.Dims[dim].Len)
+		at = at*int(a.Dims[dim].Len) + from[dim]
+		if dim == len(a.Dims)-1 {
+			out.Elems = append(out.Elems, a.Elems[at:at+n]...)
+			return
+		}
+		for k := range n {
+			copyDim(dim+1, at+k)
+		}
+	}
+	if len(a.Dims) > 0 {
+		copyDim(0, 0)
 	}
 	return c.setStr(types.EncodeArray(out))
 }
@@ -473,6 +546,24 @@ func arrayFill(c *call) error {
 		}
 		n *= d.Int
 		out.Dims = append(out.Dims, types.Dim{Len: int32(d.Int), Lower: 1})
+	}
+	if c.has(2) {
+		if c.null(2) {
+			return pgerr.Newf(pgerr.NullValueNotAllowed, "dimension array or low bound array cannot be null")
+		}
+		lows, err := c.array(2)
+		if err != nil {
+			return err
+		}
+		if len(lows.Elems) != len(dims.Elems) {
+			return pgerr.Newf(pgerr.ArraySubscriptError, "wrong number of array subscripts").WithDetail("Low bound array has different size than dimensions array.")
+		}
+		for i, d := range lows.Elems {
+			if d.Null {
+				return pgerr.Newf(pgerr.NullValueNotAllowed, "dimension values cannot be null")
+			}
+			out.Dims[i].Lower = int32(d.Int)
+		}
 	}
 	if len(dims.Elems) == 0 || n == 0 {
 		return c.setStr(types.EncodeArray(types.Array{Elem: elem.OID}))

@@ -102,6 +102,9 @@ func jsonField(c *call, j *types.JSONTree) (*types.JSONTree, error) {
 }
 
 func jsonElement(c *call, j *types.JSONTree) (*types.JSONTree, error) {
+	if j.Kind != types.JSONArray && j.Kind != types.JSONObject && c.args[0].Type.OID == types.OIDJSONB {
+		j = &types.JSONTree{Kind: types.JSONArray, Elems: []types.JSONTree{*j}} // a scalar counts as an array of itself
+	}
 	return elementAt(j, c.int(1)), nil
 }
 
