@@ -44,10 +44,14 @@ type conn struct {
 	sess    Session
 	formats []Format // reused by Bind
 
+	idle      time.Duration // how long the session lets its client be silent, from the next wait on; 0: for ever
+	idleCause *pgerr.Error
+
 	skipping bool // after an error in the extended protocol, until Sync
 
 	mu          sync.Mutex // guards the rest, and assigning rd
 	interrupted bool
+	expired     *pgerr.Error       // the client was silent for too long
 	handshake   context.CancelFunc // ends a TLS handshake in progress; nil: there is none
 	running     bool               // a call of the session is in progress: a cancel request hits it
 	canceled    bool               // stmtCtx was cancelled by a request
@@ -226,7 +230,7 @@ func (c *conn) loop() error {
 		if c.ctx.Err() != nil {
 			return context.Cause(c.ctx) // what is buffered has nobody to answer to
 		}
-		typ, body, err := c.rd.await(maxMessageBytes, true)
+		typ, body, err := c.awaitIdle()
 		if err != nil {
 			return err
 		}
@@ -329,7 +333,13 @@ func (c *conn) ready() error {
 	if err := c.wr.sendParameters(); err != nil {
 		return err
 	}
+	if err := c.sendNotifications(); err != nil {
+		return err
+	}
 	c.wr.out = append(c.wr.out, 'Z', 0, 0, 0, 5, c.sess.TxStatus())
+	if s, ok := c.sess.(Idler); ok {
+		c.idle, c.idleCause = s.IdleTimeout()
+	}
 	return c.wr.Flush()
 }
 

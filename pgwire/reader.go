@@ -48,7 +48,8 @@ type reader struct {
 	mu          sync.Mutex // guards the rest
 	armed       bool
 	watching    chan struct{} // closed when the watcher has returned; nil: there is none
-	waiting     bool          // in a read that interrupt may end
+	waiting     bool          // in a read that interrupt and wake may end
+	woken       bool
 	interrupted bool
 	aborted     bool
 
@@ -127,8 +128,15 @@ func (r *reader) fill(n int, interruptible bool) error {
 	}
 	m, err := r.nc.Read(r.buf[r.w:])
 	r.w += m
-	if r.endRead() && errors.Is(err, os.ErrDeadlineExceeded) {
-		return errInterrupted
+	interrupted, woken := r.endRead()
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		switch {
+		case interrupted:
+			return errInterrupted
+		case woken:
+			r.slept()
+			return errWoken
+		}
 	}
 	if err != nil {
 		if errors.Is(err, io.EOF) && r.w > r.r {
@@ -163,27 +171,50 @@ func (r *reader) makeRoom(n int) {
 	r.r, r.w = 0, len(unread)
 }
 
-// beginRead is called before a read, endRead after it; interruptible reads end when interrupt is called, all when abort is.
+// beginRead is called before a read, endRead after it; interruptible reads end when interrupt or wake is called, all when abort is.
 func (r *reader) beginRead(interruptible bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.aborted || interruptible && r.interrupted {
 		return errInterrupted
 	}
+	if interruptible && r.woken {
+		r.woken = false
+		return errWoken
+	}
 	r.waiting = interruptible
 	return nil
 }
 
-func (r *reader) endRead() (interrupted bool) {
+func (r *reader) endRead() (interrupted, woken bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	waited := r.waiting
 	r.waiting = false
-	if waited && r.interrupted && !r.aborted {
+	woken = waited && r.woken
+	if (waited && r.interrupted || woken) && !r.aborted {
 		// Data may have come first; what follows (COPY data) must not meet the deadline.
 		_ = r.nc.SetReadDeadline(time.Time{})
 	}
-	return r.aborted || waited && r.interrupted
+	return r.aborted || waited && r.interrupted, woken
+}
+
+// slept takes back a wake that was answered. One that came together with data is answered at the next wait.
+func (r *reader) slept() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.woken = false
+}
+
+// wake makes the read that waits for a new message, or the next one that does, return errWoken.
+func (r *reader) wake() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.woken = true
+	if r.waiting && !r.aborted {
+		// A failure means that the connection is closed, which ends the read as well.
+		_ = r.nc.SetReadDeadline(longAgo())
+	}
 }
 
 // interrupt makes reads that wait for a new message, now and from now on, fail with errInterrupted. What was received already

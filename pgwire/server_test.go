@@ -354,6 +354,8 @@ func (c *memoryConn) Close() error                    { return nil }
 func (c *memoryConn) SetReadDeadline(time.Time) error { return nil }
 func (c *memoryConn) RemoteAddr() net.Addr            { return pipeAddr{} }
 
+func (c *memoryConn) LocalAddr() net.Addr { return pipeAddr{} }
+
 func TestPipe(t *testing.T) {
 	a, b := Pipe()
 	require.NoError(t, b.SetReadDeadline(time.Now().Add(time.Millisecond)))

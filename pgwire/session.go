@@ -39,8 +39,11 @@ type StartupParams struct {
 	// checked: NewSession refuses an unknown one with 42704. Repeated names are possible, the last one counts.
 	Settings   []Param
 	RemoteAddr net.Addr
+	LocalAddr  net.Addr
 	TLS        bool  // the connection is encrypted
 	ProcessID  int32 // the pid in BackendKeyData, for pg_backend_pid()
+	// Wake makes the connection ask the session for notifications (Idler) when it waits for its client. Any goroutine may call it.
+	Wake func()
 }
 
 // FieldDescription describes a result column.

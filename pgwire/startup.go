@@ -154,7 +154,7 @@ func (c *prefixConn) Read(p []byte) (int, error) {
 
 // startupParams decodes a startup message and answers the parts of the protocol that this server does not speak.
 func (c *conn) startupParams(version uint32, b []byte) (StartupParams, error) {
-	p := StartupParams{RemoteAddr: c.nc.RemoteAddr(), TLS: c.encrypted, ProcessID: c.pid}
+	p := StartupParams{RemoteAddr: c.nc.RemoteAddr(), LocalAddr: c.nc.LocalAddr(), TLS: c.encrypted, ProcessID: c.pid, Wake: c.wake}
 	if version>>16 != protocolMajor {
 		return p, fatal(pgerr.Newf(pgerr.FeatureNotSupported, "unsupported frontend protocol %d.%d: server supports %d.0 to %d.0",
 			version>>16, version&0xffff, protocolMajor, protocolMajor))

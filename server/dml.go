@@ -92,9 +92,11 @@ type changer struct {
 func (c *changer) runLocked(insert bool) error {
 	ss := c.d.ss
 	if (!insert || c.p.change.OnConflict != nil) && !ss.tx.explicit {
-		mu := &ss.srv.tableState(c.obj.ID).write
-		mu.Lock()
-		defer mu.Unlock()
+		unlock, err := ss.lockTable(c.d.ctx, c.obj.ID)
+		if err != nil {
+			return err
+		}
+		defer unlock()
 	}
 	if err := c.run(); err != nil {
 		return err

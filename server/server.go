@@ -87,6 +87,7 @@ type Server struct {
 	tables     sync.Map   // uint64 → *tableState
 	sessions   sync.Map   // int32 → *session
 	sequences  sync.Map   // uint64 → *sequence
+	channels   channels
 	started    time.Time
 	ready      atomic.Bool
 	statements atomic.Int64
@@ -101,7 +102,7 @@ type Server struct {
 
 // tableState is what DML needs of a base table besides its relation.
 type tableState struct {
-	write   sync.Mutex // serialises UPDATE and DELETE outside of transaction blocks, so that these never conflict
+	write   schemaLock // serialises UPDATE and DELETE outside of transaction blocks, so that these never conflict
 	nextRow atomic.Int64
 }
 
@@ -473,7 +474,7 @@ func (s *Server) openTable(ctx context.Context, o *catalog.Object) error {
 	if _, err := s.engine.CreateTable(ctx, o.ID, o.Name, o.Stored(), o.Key); err != nil {
 		return err
 	}
-	s.tables.Store(o.ID, &tableState{})
+	s.tables.Store(o.ID, &tableState{write: newSchemaLock()})
 	return nil
 }
 
@@ -499,7 +500,7 @@ func (s *Server) tableState(id uint64) *tableState {
 	if t, ok := s.tables.Load(id); ok {
 		return t.(*tableState) //nolint:forcetypeassert // only tableStates are stored
 	}
-	t, _ := s.tables.LoadOrStore(id, &tableState{})
+	t, _ := s.tables.LoadOrStore(id, &tableState{write: newSchemaLock()})
 	return t.(*tableState) //nolint:forcetypeassert // only tableStates are stored
 }
 

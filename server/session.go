@@ -34,6 +34,8 @@ type session struct {
 	began     time.Time
 	activity  activity
 	sequences sessionSequences
+	inbox     inbox
+	stmtCtx   context.Context //nolint:containedctx // of the running statement, for the functions that it calls
 }
 
 // NewSession implements pgwire.Handler.
@@ -50,6 +52,7 @@ func (s *Server) NewSession(ctx context.Context, p pgwire.StartupParams, n pgwir
 			return nil, err
 		}
 	}
+	ss.notifier = &filter{Notifier: n, vars: ss.vars}
 	ss.vars.beginTx()
 	ss.vars.startup()
 	ss.tx = &txn{}
@@ -114,6 +117,7 @@ func (ss *session) Close() {
 		ss.srv.log.Warn().Err(err).Msg("drop temporary tables: the next start does it")
 	}
 	ss.srv.sessions.Delete(ss.params.ProcessID)
+	ss.srv.stopListening(ss)
 }
 
 // Fail implements pgwire.Session.
@@ -184,11 +188,14 @@ func (ss *session) run(ctx context.Context, st sql.Statement, args []types.Datum
 }
 
 func (ss *session) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
-	d := ss.vars.statementTimeout()
+	ss.stmtCtx = ctx
+	d := ss.vars.timeout("statement_timeout")
 	if d <= 0 {
 		return ctx, func() {}
 	}
-	return context.WithTimeoutCause(ctx, d, pgerr.Newf(pgerr.QueryCanceled, "canceling statement due to statement timeout"))
+	ctx, cancel := context.WithTimeoutCause(ctx, d, pgerr.Newf(pgerr.QueryCanceled, "canceling statement due to statement timeout"))
+	ss.stmtCtx = ctx
+	return ctx, cancel
 }
 
 func endsTx(st sql.Statement) bool {
@@ -204,7 +211,7 @@ func (ss *session) env(args []types.Datum) *expr.Env {
 	return &expr.Env{
 		Format: ss.Format(), Params: args, TxnTime: ss.tx.at.Sub(pgEpoch).Microseconds(), StmtTime: time.Since(pgEpoch).Microseconds(),
 		User: ss.vars.get("role_user"), Database: databaseName, Schemas: ss.vars.searchPath(), Settings: ss.vars.lookup,
-		Catalog: ss.catalogInfo(), SessionID: ss.params.ProcessID, Sequences: &ss.sequences,
+		Catalog: ss.catalogInfo(), SessionID: ss.params.ProcessID, Sequences: &ss.sequences, Session: &actions{ss: ss, ctx: ss.stmtCtx},
 	}
 }
 

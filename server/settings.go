@@ -49,17 +49,18 @@ type setting struct {
 // settings is the table of all parameters: SHOW ALL, pg_settings and the manual are made from it.
 func settings() []setting {
 	cp := checkpoint.DefaultConfig()
-	return []setting{
+	return append([]setting{
 		{name: "application_name", report: true, doc: "Name of the client's program."},
 		{name: "bytea_output", value: "hex", check: oneOf("hex", "escape"), doc: "Text form of bytea."},
 		{name: "client_encoding", value: "UTF8", report: true, check: utf8Only, doc: "Encoding of the client; only UTF8."},
-		{name: "client_min_messages", value: "notice", doc: "Least severity of messages sent to the client."},
+		{name: "client_min_messages", value: "notice", check: messageLevel, doc: "Least severity of messages sent to the client."},
 		{name: "DateStyle", value: "ISO, MDY", report: true, check: dateStyle, doc: "Text form of dates and timestamps (ISO, SQL, Postgres, German) and the order of day, month and year in input (MDY, DMY, YMD)."},
 		{name: "default_table_access_method", value: "heap", doc: "Accepted for compatibility."},
 		{name: "default_transaction_isolation", value: "repeatable read", check: isolation, doc: "Isolation of transaction blocks: always a snapshot."},
 		{name: "default_transaction_read_only", value: "off", report: true, check: boolean, doc: "Refuse writes in new transaction blocks."},
 		{name: "extra_float_digits", value: "1", check: integer(-15, 3), doc: "Digits of floating-point text; 1 and more: shortest exact."},
-		{name: "idle_in_transaction_session_timeout", value: "0", check: duration, doc: "Accepted for compatibility."},
+		{name: "idle_in_transaction_session_timeout", value: "0", check: duration, doc: "A session that idles longer in a transaction block is ended (25P03); 0: none."},
+		{name: "idle_session_timeout", value: "0", check: duration, doc: "A session that idles longer outside of one is ended (57P05); 0: none."},
 		{name: "in_hot_standby", value: "off", report: true, scope: scopeReadOnly, doc: "Always off."},
 		{name: "integer_datetimes", value: "on", report: true, scope: scopeReadOnly, doc: "Always on."},
 		{name: "IntervalStyle", value: "postgres", report: true, check: oneOf("postgres", "postgres_verbose", "sql_standard", "iso_8601"), doc: "Text form of intervals."},
@@ -70,7 +71,7 @@ func settings() []setting {
 		{name: "lc_monetary", value: "C", doc: "Accepted for compatibility."},
 		{name: "lc_numeric", value: "C", doc: "Accepted for compatibility."},
 		{name: "lc_time", value: "C", doc: "Accepted for compatibility."},
-		{name: "lock_timeout", value: "0", check: duration, doc: "Accepted for compatibility."},
+		{name: "lock_timeout", value: "0", check: duration, doc: "Longest wait for another session's schema change, or its UPDATE or DELETE of the same table (55P03); 0: none."},
 		{name: "max_identifier_length", value: "63", scope: scopeReadOnly, doc: "Bytes of an identifier."},
 		{name: "max_index_keys", value: "32", scope: scopeReadOnly, doc: "Columns of a key."},
 		{name: "max_recursion_iterations", value: strconv.Itoa(planner.DefaultMaxRecursionIterations), check: integer(1, 1<<31-1), doc: "A recursive query that takes more iterations fails (54000)."},
@@ -103,7 +104,7 @@ func settings() []setting {
 		{name: checkpoint.SettingTolerableFailures, value: strconv.Itoa(cp.TolerableFailures), scope: scopeServer, check: integer(0, 1000), doc: "Checkpoints a job may fail in a row before it restarts."},
 		{name: settingMaxTransaction, value: "0", scope: scopeServer, check: integer(0, maxTransactionMiB), doc: "MiB that the uncommitted changes of a transaction may take; 0: half of --memory."},
 		{name: "chunk_rows", value: strconv.Itoa(types.MaxChunkRows), scope: scopeReadOnly, check: integer(1, types.MaxChunkRows), doc: "Rows per chunk; set it in the configuration."},
-	}
+	}, compatSettings()...)
 }
 
 // settingMaxTransaction bounds a transaction. A transaction is one record of the write-ahead log and one step of the clock, so all of it is in
@@ -187,6 +188,17 @@ func memoryBytes(s string) (int64, error) {
 		return 0, fmt.Errorf("valid units for this parameter are \"B\", \"kB\", \"MB\", \"GB\", and \"TB\"")
 	}
 	return n * unit, nil
+}
+
+// messageLevel is a severity of client_min_messages.
+func messageLevel(s string) (string, error) {
+	if strings.EqualFold(s, "info") {
+		return "notice", nil
+	}
+	if strings.EqualFold(s, "debug") {
+		return "debug2", nil
+	}
+	return oneOf("debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error")(s)
 }
 
 func integer(low, high int) func(string) (string, error) {

@@ -290,6 +290,7 @@ func (d *dispatch) discard(st *sql.Discard) error {
 		ss.vars.notify = ss.notifier.ParameterStatus
 		ss.vars.resetAll()
 		clear(ss.prepared)
+		ss.tx.listens = append(ss.tx.listens, listening{off: true})
 		ss.closePortals(func(p *portal) bool { return p != d.portal })
 	}
 	if st.What == "all" || st.What == "temp" || st.What == "temporary" {

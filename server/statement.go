@@ -53,6 +53,12 @@ func (d *dispatch) statement(st sql.Statement) error {
 		return d.copy(st)
 	case *sql.Declare:
 		return d.declare(st)
+	case *sql.Listen:
+		return d.listen(st)
+	case *sql.Unlisten:
+		return d.unlisten(st)
+	case *sql.Notify:
+		return d.notify(st)
 	case *sql.Fetch:
 		return d.fetch(st)
 	case *sql.Close:
@@ -150,7 +156,7 @@ func (d *dispatch) statement(st sql.Statement) error {
 		return d.createIndex(st)
 	case *sql.Reindex:
 		return d.reindex(st)
-	case *sql.CreateSink, *sql.Listen, *sql.Unlisten, *sql.Notify, *sql.Grant,
+	case *sql.CreateSink, *sql.Grant,
 		*sql.CreateRole, *sql.AlterRole:
 		return unsupported(st)
 	}

@@ -69,6 +69,7 @@ func (ss *session) background(p *prepared, args []types.Datum) (*stream, error) 
 		return nil, err
 	}
 	s := &stream{rows: make(chan *types.Chunk, streamChunks), result: make(chan error, 1), cancel: cancel}
+	q.query.Env.Session = &actions{ss: ss, ctx: ctx, beside: true}
 	visible := len(p.columns)
 	q.query.Emit = func(ch *types.Chunk) error {
 		part := *ch

@@ -10,6 +10,7 @@ import (
 	"github.com/streamdb/streamdb/catalog"
 	"github.com/streamdb/streamdb/exec"
 	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/pgwire"
 	"github.com/streamdb/streamdb/sql"
 )
 
@@ -33,6 +34,9 @@ type txn struct {
 	order    []uint64
 	saved    []savepoint
 	schema   *schemaTx // what it has changed of the schema, nil when nothing
+	listens  []listening
+	notices  []pgwire.Notification
+	notified map[pgwire.Notification]struct{} // the same as a set
 }
 
 type savepoint struct {
@@ -40,6 +44,8 @@ type savepoint struct {
 	writes map[uint64]*tableWrites
 	order  []uint64
 	vars   varsMark
+
+	notices, listens int // how many there were
 	// of the schema changes; catalog is nil when there were none
 	catalog          *catalog.Snapshot
 	commit, rollback int
@@ -218,6 +224,9 @@ func (ss *session) commit(ctx context.Context) error {
 	case len(writes) > 0:
 		err = store(writes)
 	}
+	if err == nil {
+		ss.srv.deliver(ss, t)
+	}
 	ss.rollbackSchema() // nothing is left of it but the lock
 	err = ss.named(err)
 	ss.closePortals(func(p *portal) bool { return endOfTx(p) || err != nil && p.sql.tx == t })
@@ -256,6 +265,9 @@ func (d *dispatch) begin(st *sql.Begin) error {
 func (d *dispatch) commit(st *sql.Commit) error {
 	ss := d.ss
 	if !ss.tx.explicit {
+		if st.Chain {
+			return pgerr.Newf(pgerr.NoActiveSQLTransaction, "COMMIT AND CHAIN can only be used in transaction blocks")
+		}
 		if err := ss.notice("WARNING", pgerr.NoActiveSQLTransaction, "there is no transaction in progress"); err != nil {
 			return err
 		}
@@ -281,6 +293,9 @@ func (d *dispatch) commit(st *sql.Commit) error {
 func (d *dispatch) rollback(st *sql.Rollback) error {
 	ss := d.ss
 	if !ss.tx.explicit {
+		if st.Chain {
+			return pgerr.Newf(pgerr.NoActiveSQLTransaction, "ROLLBACK AND CHAIN can only be used in transaction blocks")
+		}
 		if err := ss.notice("WARNING", pgerr.NoActiveSQLTransaction, "there is no transaction in progress"); err != nil {
 			return err
 		}
@@ -339,6 +354,14 @@ func (d *dispatch) setTransaction(st *sql.SetTransaction) error {
 	if err := d.outsideBlock("SET TRANSACTION"); err != nil {
 		return err
 	}
+	if t := d.ss.tx; t.snapshot != nil || len(t.writes) > 0 || t.schema != nil {
+		if st.Modes.Isolation != "" && st.Modes.Isolation != v.get("transaction_isolation") {
+			return pgerr.Newf(pgerr.ActiveSQLTransaction, "SET TRANSACTION ISOLATION LEVEL must be called before any query")
+		}
+		if st.Modes.ReadOnly != nil && !*st.Modes.ReadOnly && v.readOnly() {
+			return pgerr.Newf(pgerr.ActiveSQLTransaction, "transaction read-write mode must be set before any query")
+		}
+	}
 	v.modes(st.Modes, "transaction_")
 	return d.complete("SET")
 }
@@ -363,7 +386,7 @@ func (d *dispatch) savepoint(st *sql.Savepoint) error {
 		return err
 	}
 	t := d.ss.tx
-	sp := savepoint{name: st.Name, writes: map[uint64]*tableWrites{}, order: append([]uint64(nil), t.order...), vars: d.ss.vars.mark()}
+	sp := savepoint{name: st.Name, writes: map[uint64]*tableWrites{}, order: append([]uint64(nil), t.order...), vars: d.ss.vars.mark(), notices: len(t.notices), listens: len(t.listens)}
 	for id, w := range t.writes {
 		sp.writes[id] = w.clone()
 	}
@@ -408,6 +431,7 @@ func (d *dispatch) rollbackTo(st *sql.RollbackTo) error {
 		}
 		s.private.Reset(sp.catalog)
 	}
+	t.forgetNotifications(sp.notices, sp.listens)
 	d.ss.closePortals(func(p *portal) bool { return endOfTx(p) && p.depth > i })
 	t.failed = false
 	d.ss.vars.rollbackTo(sp.vars)

@@ -14,7 +14,7 @@ import (
 // What they need of the engine is made at once (a table nobody can name does no harm) and undone by ROLLBACK; what they remove is removed
 // after COMMIT. From the first schema change to the end of its transaction a session holds the schema lock.
 
-// schemaLock admits one schema change at a time. Its holder may wait for a client, so waiting for it can be cancelled.
+// schemaLock admits one holder at a time. The holder may wait for a client, so waiting for it can be cancelled.
 type schemaLock chan struct{}
 
 func newSchemaLock() schemaLock { return make(schemaLock, 1) }
@@ -43,7 +43,9 @@ func (d *dispatch) lockSchema() (unlock func(), err error) {
 	if ss.tx.schema != nil {
 		return func() {}, nil
 	}
-	if err := ss.srv.ddl.lock(d.ctx); err != nil {
+	ctx, cancel := ss.lockCtx(d.ctx)
+	defer cancel()
+	if err := ss.srv.ddl.lock(ctx); err != nil {
 		return nil, err
 	}
 	if ss.tx.explicit || !d.last || len(ss.tx.writes) > 0 {

@@ -77,6 +77,13 @@ func (v *sessionVars) set(name string, values []string, local bool) error {
 		if !customised(name) {
 			return err
 		}
+		if !simpleName(name) {
+			return pgerr.Newf("42602", "invalid configuration parameter name %q", name).
+				WithDetail("Custom parameter names must be two or more simple identifiers separated by dots.")
+		}
+		if len(values) > 1 {
+			return pgerr.Newf(pgerr.InvalidParameterValue, "SET %s takes only one argument", name)
+		}
 		v.changing()
 		v.vals[strings.ToLower(name)] = value
 		if !local {
@@ -90,8 +97,14 @@ func (v *sessionVars) set(name string, values []string, local bool) error {
 	case scopeServer:
 		return pgerr.Newf(pgerr.CantChangeRuntimeParam, "parameter %q cannot be set for a session", st.name).WithHint("Use ALTER SYSTEM SET.")
 	}
-	if st.name == "search_path" {
+	switch st.name {
+	case "search_path":
 		value = joinPath(values)
+	case "DateStyle", "temp_tablespaces", "streamdb.disabled_rules":
+	default:
+		if len(values) > 1 {
+			return pgerr.Newf(pgerr.InvalidParameterValue, "SET %s takes only one argument", st.name)
+		}
 	}
 	if st.name == "DateStyle" {
 		if whole, err := completeDateStyle(strings.Join(values, ","), v.vals[st.name]); err == nil {
@@ -103,6 +116,22 @@ func (v *sessionVars) set(name string, values []string, local bool) error {
 	}
 	v.change(st, value, local)
 	return nil
+}
+
+// simpleName reports whether all parts of a dotted name are identifiers.
+func simpleName(name string) bool {
+	for _, part := range strings.Split(name, ".") {
+		for i, c := range part {
+			letter := c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= 0x80
+			if !letter && (i == 0 || !(c >= '0' && c <= '9' || c == '$')) {
+				return false
+			}
+		}
+		if part == "" {
+			return false
+		}
+	}
+	return true
 }
 
 // customised reports whether a name is one that applications may invent: class.name, the class not one of the server's.
@@ -319,8 +348,9 @@ func splitPath(s string) []string {
 	return out
 }
 
-func (v *sessionVars) statementTimeout() time.Duration {
-	d, err := parseDuration(v.vals["statement_timeout"])
+// timeout returns the value of a setting that is a duration; 0 is none.
+func (v *sessionVars) timeout(name string) time.Duration {
+	d, err := parseDuration(v.vals[name])
 	if err != nil {
 		return 0
 	}

@@ -76,9 +76,11 @@ func (d *dispatch) withChangesOnce(p *prepared, before []planner.PlannedWith, ta
 	if !ss.tx.explicit {
 		// In ascending order, like everybody who takes several.
 		for _, id := range targets {
-			mu := &ss.srv.tableState(id).write
-			mu.Lock()
-			defer mu.Unlock()
+			unlock, err := ss.lockTable(d.ctx, id)
+			if err != nil {
+				return err
+			}
+			defer unlock()
 		}
 	}
 	pins, own, err := ss.pin(d.ctx, reads)

@@ -1,6 +1,10 @@
 package expr
 
-import "github.com/streamdb/streamdb/types"
+import (
+	"time"
+
+	"github.com/streamdb/streamdb/types"
+)
 
 // Env is what expressions may depend on besides their input: one per statement, or per job for views. Read-only while in use.
 type Env struct {
@@ -15,6 +19,7 @@ type Env struct {
 	Catalog   CatalogInfo // for pg_get_userbyid and its like; nil inside jobs
 	SessionID int32       // pg_backend_pid()
 	Sequences Sequences   // nil inside jobs
+	Session   SessionActions
 }
 
 // Sequences is what the functions of sequences do; sequences are named by OID. Safe for concurrent use.
@@ -26,6 +31,23 @@ type Sequences interface {
 	Set(oid uint32, value int64, called bool) error
 	// Newest is the newest value given out to anybody; ok is false when there was none.
 	Newest(oid uint32) (value int64, ok bool, err error)
+}
+
+// SessionActions are what functions do to the session that calls them, and to others. nil where there is no session.
+type SessionActions interface {
+	// SetConfig sets a setting as SET does, SET LOCAL with local, and returns its new value.
+	SetConfig(name, value string, local bool) (string, error)
+	// Sleep waits, and ends early with an error when the statement is cancelled.
+	Sleep(d time.Duration) error
+	// Signal cancels what a session is doing, or ends it; false with a warning when there is no such session.
+	Signal(pid int32, terminate bool) (bool, error)
+	// Notify sends a message to the sessions that listen, at the end of the transaction.
+	Notify(channel, payload string) error
+	// ClientPort and ServerPort are those of the connection, false for one within the process.
+	ClientPort() (int32, bool)
+	ServerPort() (int32, bool)
+	// Started is when the server was started, µs since 2000-01-01 UTC.
+	Started() int64
 }
 
 // CatalogInfo answers the catalogue functions that clients call (pg_table_is_visible, regclass text, …). Implemented by the catalog.
