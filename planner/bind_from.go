@@ -247,7 +247,7 @@ func (b *binder) cteRef(c *cte, r *pgext.Relation, pos int) (*node, *scope, erro
 		q = b.working(c)
 	case c.active:
 		return nil, nil, pgerr.Newf(pgerr.InternalError, "WITH query \"%s\" refers to itself unnoticed", c.name)
-	case c.change != nil:
+	case c.rel != nil:
 		q, err = b.returned(c, pos)
 	default:
 		q, err = b.cteQuery(c)
@@ -347,17 +347,8 @@ func (b *binder) join(j *pgext.Join, lat *scope, ev *env) (*node, *scope, error)
 		}
 	case j.On != nil:
 		x := &exprCtx{b: b, sc: sc, ev: ev, clause: "JOIN/ON"}
-		if n.cond, err = x.condition(j.On); err != nil {
+		if n, err = x.on(n, j.On, pos); err != nil {
 			return nil, nil, err
-		}
-		if len(x.applies) > 0 {
-			if jt != plan.Inner {
-				return nil, nil, pgerr.Newf(pgerr.FeatureNotSupported, "subqueries in the condition of an outer join are not supported").
-					WithHint("Join with the subquery first, in FROM.").At(pos)
-			}
-			cond := n.cond
-			n.cond = nil
-			n = filterNode(attach(n, x.applies), cond)
 		}
 	}
 	sc.parent = nil

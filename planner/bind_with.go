@@ -7,12 +7,14 @@ import (
 	"github.com/streamdb/streamdb/sql/pgext"
 )
 
-// PlannedWith is a statement of a WITH clause that changes data. It runs once, before the statement that the clause belongs to and over the
-// same snapshot; the rows of its RETURNING list are those of the virtual relation Table.
+// PlannedWith is a statement of a WITH clause that changes data, or a query of one that must not be evaluated once per reference. It runs once,
+// before the statement that the clause belongs to and over the same snapshot; its rows (of the RETURNING list) are those of the virtual
+// relation Table.
 type PlannedWith struct {
 	Table     string
 	Statement sql.Statement
 	Change    *PlannedChange
+	Query     *Planned // instead of Statement and Change
 }
 
 // withTable begins the names of such virtual relations.
@@ -84,7 +86,7 @@ func (b *binder) change(st sql.Statement) (*PlannedChange, error) {
 
 // returned is the relation of the rows that a statement of a WITH clause returned.
 func (b *binder) returned(c *cte, pos int) (*bound, error) {
-	if c.change.Returning == nil {
+	if c.change != nil && c.change.Returning == nil {
 		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "WITH query \"%s\" does not have a RETURNING clause", c.name).At(pos)
 	}
 	n := &node{op: opScan, rel: c.rel}
@@ -117,12 +119,55 @@ func (b *binder) unused() error {
 
 // cteQuery binds the query of a WITH clause.
 func (b *binder) cteQuery(c *cte) (*bound, error) {
+	r, err := b.boundCTE(c)
+	if err != nil || !c.top || b.stream || !b.volatileTree(r.n) {
+		return r, err
+	}
+	return b.once(c)
+}
+
+func (b *binder) boundCTE(c *cte) (*bound, error) {
 	c.used, c.active = true, true
 	defer func() { c.active = false }()
 	if c.recursive {
 		return b.recursive(c)
 	}
 	return b.query(pgext.QueryOf(c.query), c.env, false)
+}
+
+func (b *binder) volatileTree(n *node) bool {
+	found := false
+	n.walk(func(x *node) {
+		x.eachExpr(func(e *expr.Expr) *expr.Expr {
+			found = found || b.volatileExpr(e)
+			return e
+		})
+	})
+	return found
+}
+
+// once plans a WITH query with volatile functions for itself: all references see the same rows.
+func (b *binder) once(c *cte) (*bound, error) {
+	in := newBinder(b.o, false)
+	in.params, in.inner = b.params, true
+	r, err := in.boundCTE(c)
+	if err != nil {
+		return nil, err
+	}
+	if err = in.settle(r); err != nil {
+		return nil, err
+	}
+	p, err := in.plan(r)
+	if err != nil {
+		return nil, err
+	}
+	b.params = in.params
+	c.rel = &Relation{Name: c.name, Kind: System, Virtual: withTable + itoa(len(b.before))}
+	for _, col := range p.Columns {
+		c.rel.Columns = append(c.rel.Columns, RelColumn{Name: col.Name, Type: col.Type})
+	}
+	b.before = append(b.before, PlannedWith{Table: c.rel.Virtual, Query: p})
+	return b.returned(c, -1)
 }
 
 // rootEnv is what the statement's own clauses see.

@@ -63,9 +63,10 @@ type cte struct {
 	env     *env // what its body sees
 	active  bool
 	used    bool
+	top     bool // of the statement's own WITH clause
 	pos     int
 	change  *PlannedChange // of a statement that changes data
-	rel     *Relation      // and its rows
+	rel     *Relation      // the rows of what is evaluated once
 	// recursive: it refers to itself. While its recursive term is bound, work is its number there and workCols are the columns.
 	recursive bool
 	work      int
@@ -178,6 +179,7 @@ func (b *binder) with(w *pgext.With, ev *env) (*env, error) {
 			}
 		} else if b.inView == 0 {
 			b.declared = append(b.declared, n)
+			n.top = b.depth <= 1 && ev.outer == nil
 		}
 		ev.ctes = append(ev.ctes, n)
 	}

@@ -177,7 +177,7 @@ func (b *binder) assignments(x *exprCtx, rel *Relation, as []pgext.Assignment, i
 		row[i] = b.md.ref(id)
 	}
 	seen := map[int]bool{}
-	set := func(name string, v ast.ExprNode, pos int) error {
+	put := func(name string, pos int, value func(*RelColumn) (*expr.Expr, error)) error {
 		i := rel.column(name)
 		if i < 0 {
 			return pgerr.Newf(pgerr.UndefinedColumn, "column \"%s\" of relation \"%s\" does not exist", name, rel.Name).At(pos)
@@ -186,9 +186,12 @@ func (b *binder) assignments(x *exprCtx, rel *Relation, as []pgext.Assignment, i
 			return pgerr.Newf(pgerr.SyntaxError, "multiple assignments to same column \"%s\"", name)
 		}
 		seen[i] = true
-		e, err := b.given(x, v, &rel.Columns[i], "", true)
+		e, err := value(&rel.Columns[i])
 		row[i] = e
 		return err
+	}
+	set := func(name string, v ast.ExprNode, pos int) error {
+		return put(name, pos, func(c *RelColumn) (*expr.Expr, error) { return b.given(x, v, c, "", true) })
 	}
 	for _, a := range as {
 		if !a.Row {
@@ -197,10 +200,26 @@ func (b *binder) assignments(x *exprCtx, rel *Relation, as []pgext.Assignment, i
 			}
 			continue
 		}
+		if q, ok := pgext.ExprOf(a.Value).(*pgext.Subquery); ok {
+			values, err := x.rowOf(q, len(a.Columns))
+			if err != nil {
+				return nil, err
+			}
+			for i, c := range a.Columns {
+				if err := put(c, a.Pos, func(col *RelColumn) (*expr.Expr, error) {
+					if err := notGiven(col, "", true); err != nil {
+						return nil, err
+					}
+					return b.assign(values[i], col)
+				}); err != nil {
+					return nil, err
+				}
+			}
+			continue
+		}
 		r, ok := pgext.ExprOf(a.Value).(*pgext.Row)
 		if !ok {
-			return nil, pgerr.Newf(pgerr.FeatureNotSupported, "assigning a subquery to several columns is not supported").
-				WithHint("Use one subquery per column, or UPDATE .. FROM.").At(a.Pos)
+			return nil, pgerr.Newf(pgerr.FeatureNotSupported, "source for a multiple-column UPDATE item must be a sub-SELECT or ROW() expression").At(b.pos(firstPos(a.Value)))
 		}
 		if len(r.Elems) != len(a.Columns) {
 			return nil, pgerr.Newf(pgerr.SyntaxError, "number of columns does not match number of values").At(a.Pos)

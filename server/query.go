@@ -44,7 +44,7 @@ func (d *dispatch) query(st *sql.Query) error {
 	} else if err := d.ss.fresh(p); err != nil {
 		return err
 	}
-	if len(p.query.Before) > 0 {
+	if len(st.Changes) > 0 {
 		return d.queryWith(p)
 	}
 	if p.point != nil && !d.ss.tx.explicit && len(d.ss.tx.writes) == 0 {
@@ -94,19 +94,32 @@ func (ss *session) queryOf(ctx context.Context, p *prepared, args []types.Datum)
 		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "the query reads a source that never ends").
 			WithHint("Create a materialized view over it and query that.")
 	}
-	pins, own, err := ss.pin(ctx, p.query.Plan.Inputs)
+	reads := p.query.Plan.Inputs
+	if len(p.query.Before) > 0 {
+		reads = append(slices.Clone(reads), readsOf(p.query.Before)...)
+	}
+	pins, own, err := ss.pin(ctx, reads)
 	if err != nil {
 		return nil, err
 	}
-	if err := ss.warnAbout(pins, p.query.Plan.Inputs); err != nil {
-		if own {
-			pins.Release()
-		}
+	r := &running{own: own, query: &exec.Query{
+		Plan: p.query.Plan, Env: ss.env(args), Pinned: pins, Virtual: &systemTables{ss: ss}, Overlay: ss.tx.overlay(),
+	}}
+	if err := ss.warnAbout(pins, reads); err != nil {
+		r.release()
 		return nil, err
 	}
-	return &running{own: own, query: &exec.Query{
-		Plan: p.query.Plan, Env: ss.env(args), Pinned: pins, Virtual: &systemTables{ss: ss}, Overlay: ss.tx.overlay(),
-	}}, nil
+	if len(p.query.Before) > 0 {
+		v := &statementView{pins: pins, overlay: r.query.Overlay, tables: withTables{system: r.query.Virtual, returned: map[string]*types.Chunk{}}}
+		for _, w := range p.query.Before {
+			if err := ss.runOnce(ctx, w, args, v); err != nil {
+				r.release()
+				return nil, err
+			}
+		}
+		r.query.Virtual = &v.tables
+	}
+	return r, nil
 }
 
 // pin returns the versions for a query: the transaction block's snapshot, or the newest common epoch that covers the session's own writes.

@@ -56,9 +56,11 @@ func (w *withTables) Rows(ctx context.Context, name string, columns []int, emit 
 func (d *dispatch) withChanges(p *prepared, before []planner.PlannedWith, targets, reads []uint64, main func(*statementView) error) error {
 	ss := d.ss
 	alone := !ss.tx.explicit && len(ss.tx.writes) == 0 && d.last
+	reads = append(reads, readsOf(before)...)
 	for _, w := range before {
-		targets = append(targets, w.Change.Target.ID)
-		reads = append(reads, w.Change.Plan.Inputs...)
+		if w.Change != nil {
+			targets = append(targets, w.Change.Target.ID)
+		}
 	}
 	slices.Sort(targets)
 	targets = slices.Compact(targets)
@@ -95,6 +97,12 @@ func (d *dispatch) withChangesOnce(p *prepared, before []planner.PlannedWith, ta
 	}
 	v := &statementView{pins: pins, overlay: ss.tx.overlay(), tables: withTables{system: &systemTables{ss: ss}, returned: map[string]*types.Chunk{}}}
 	for _, w := range before {
+		if w.Query != nil {
+			if err := d.ss.runOnce(d.ctx, w, d.args, v); err != nil {
+				return err
+			}
+			continue
+		}
 		obj, err := changeTarget(p.snap, w.Change)
 		if err != nil {
 			return err
@@ -111,6 +119,42 @@ func (d *dispatch) withChangesOnce(p *prepared, before []planner.PlannedWith, ta
 		return err
 	}
 	return d.endStatement()
+}
+
+// readsOf are the relations that the parts of a WITH clause read.
+func readsOf(before []planner.PlannedWith) []uint64 {
+	var ids []uint64
+	for _, w := range before {
+		if w.Query != nil {
+			ids = append(ids, w.Query.Plan.Inputs...)
+		} else {
+			ids = append(ids, w.Change.Plan.Inputs...)
+		}
+	}
+	return ids
+}
+
+// runOnce evaluates a query of a WITH clause and keeps its rows for those that refer to it.
+func (ss *session) runOnce(ctx context.Context, w planner.PlannedWith, args []types.Datum, v *statementView) error {
+	rows := types.NewChunk(w.Query.Columns.Types())
+	visible := len(rows.Cols)
+	q := &exec.Query{Plan: w.Query.Plan, Env: ss.env(args), Pinned: v.pins, Virtual: &v.tables, Overlay: v.overlay}
+	q.Emit = func(c *types.Chunk) error {
+		part := *c
+		part.Cols = part.Cols[:visible]
+		for i := range part.Rows() {
+			r := part.Row(i)
+			for range part.Weight(r) {
+				rows.AppendRow(&part, r, 1)
+			}
+		}
+		return nil
+	}
+	if err := ss.srv.engine.Run(ctx, q); err != nil {
+		return err
+	}
+	v.tables.returned[w.Table] = rows
+	return nil
 }
 
 // changeTarget returns the table that a planned change is of.
