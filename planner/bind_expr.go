@@ -237,7 +237,10 @@ func numberConst(text string, pos int) (*expr.Expr, error) {
 const maxParams = 65535
 
 func (b *binder) param(e *pgext.Param) (*expr.Expr, error) {
-	if b.stream || b.inView > 0 || e.N < 1 || e.N > maxParams {
+	if e.N > maxParams { // of those before it, at least one is not used, so that nothing tells its type
+		return nil, pgerr.Newf(pgerr.IndeterminateDatatype, "could not determine data type of parameter $1")
+	}
+	if b.stream || b.inView > 0 || e.N < 1 {
 		return nil, pgerr.Newf(pgerr.UndefinedParameter, "there is no parameter $%d", e.N).At(b.pos(e.Pos))
 	}
 	for len(b.params) < e.N {

@@ -149,6 +149,7 @@ func (b *binder) scan(rel *Relation, alias string, columns []string, pos int) (*
 			if i < len(rel.Columns) {
 				name = rel.Columns[i].Name
 			}
+			b.md.cols[c.id].origin = Origin{rel.OID, int16(i + 1)} // clients see the view, not what it reads
 			t.cols = append(t.cols, scopeCol{name, c.id})
 		}
 		t.rel = rel
@@ -166,6 +167,9 @@ func (b *binder) scan(rel *Relation, alias string, columns []string, pos int) (*
 	for i, c := range rel.Columns {
 		id := b.md.add(c.Name, c.Type)
 		b.md.cols[id].notNull = c.NotNull || c.Name == rowIDName
+		if c.Attr > 0 {
+			b.md.cols[id].origin = Origin{rel.OID, c.Attr}
+		}
 		b.scanned[id] = true
 		n.cols = append(n.cols, id)
 		n.stored = append(n.stored, i)

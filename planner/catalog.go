@@ -29,6 +29,12 @@ const (
 	Index
 )
 
+// Origin is the column of a relation that a result's column is, by OID and attribute number; zero for what is computed.
+type Origin struct {
+	Relation uint32
+	Attr     int16
+}
+
 // RelColumn is one stored column of a relation (declared column of a source).
 type RelColumn struct {
 	Name    string
@@ -37,6 +43,7 @@ type RelColumn struct {
 	Hidden  bool // _row_id and key columns of materialized views: no part of *, selectable by name
 	// Default, Generated are expressions over the relation's columns (Default over none), nil when absent.
 	Default, Generated *sql.Query
+	Attr               int16  // attribute number, 0 for hidden columns
 	Identity           string // "", "always", "by default"
 }
 
@@ -127,6 +134,7 @@ type Planned struct {
 	Locks []PlannedLock
 	// Columns are the user's columns with PostgreSQL's names and types: the first Plan.Visible ones of Plan.Schema.
 	Columns types.Schema
+	Origins []Origin // of Columns
 	Params  []types.Type
 	// Relations are the relations named, directly or through views, including the views: the dependencies.
 	Relations []uint64
@@ -145,6 +153,7 @@ type PlannedChange struct {
 	// Returning are expressions over the stored columns of the new row (the old one for DELETE), then Extra; nil without RETURNING.
 	Returning        []*expr.Expr
 	ReturningColumns types.Schema
+	ReturningOrigins []Origin
 	Extra            int // columns of other relations that RETURNING reads
 	OnConflict       *PlannedConflict
 }

@@ -277,10 +277,20 @@ func (b *binder) changed(q *pgext.Query, rel *Relation) (n *node, sc *scope, ids
 func (b *binder) returning(p *PlannedChange, q *sql.Query, sc *scope, ids []int, ev *env, out *bound) error {
 	x := &exprCtx{b: b, sc: sc, ev: ev, clause: "RETURNING"}
 	p.Returning = []*expr.Expr{}
+	for i, id := range ids {
+		if p.Target != nil && i < len(p.Target.Columns) && p.Target.Columns[i].Attr > 0 {
+			b.md.cols[id].origin = Origin{p.Target.OID, p.Target.Columns[i].Attr}
+		}
+	}
 	var es []*expr.Expr
 	add := func(name string, e *expr.Expr) {
 		es = append(es, e)
 		p.ReturningColumns = append(p.ReturningColumns, types.Column{Name: name, Type: e.Type})
+		origin := Origin{}
+		if e.Kind == expr.Column {
+			origin = b.md.cols[e.Col].origin
+		}
+		p.ReturningOrigins = append(p.ReturningOrigins, origin)
 	}
 	for _, t := range pgext.QueryOf(q.Stmt).Select.Targets {
 		if t.Star {

@@ -117,6 +117,8 @@ type colMeta struct {
 	window int
 	// shape describes the fields of a composite value, or of the elements of an array of such; nil when they are not known.
 	shape *shape
+	// origin is where a result's column comes from.
+	origin Origin
 }
 
 // metadata holds the columns of a statement; ids start at 1.

@@ -78,6 +78,9 @@ func (b *binder) plan(r *bound) (*Planned, error) {
 	pl.Fragments = ph.frags
 	pl.NextID = number(pl.Fragments)
 	res := &Planned{Plan: pl, Before: b.before, Params: params, Relations: b.deps, Columns: append(types.Schema(nil), pl.Schema[:len(r.cols)]...)}
+	for _, c := range r.cols {
+		res.Origins = append(res.Origins, b.md.cols[c.id].origin)
+	}
 	for _, id := range out.ids {
 		res.NotNull = append(res.NotNull, out.nn[id])
 	}

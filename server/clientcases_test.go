@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -62,4 +63,33 @@ func TestColumnsThatClientsRead(t *testing.T) {
 	require.Greater(t, checked, 300)
 	require.Equal(t, []string{"mv|m", "t|r", "v|v"}, s.rows("SELECT relname, relkind FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind <> 'i' ORDER BY 1"))
 	require.Equal(t, "t", s.row("SELECT age(xmin) >= 0 FROM pg_catalog.pg_class LIMIT 1"))
+}
+
+// TestOriginsOfColumns: a result tells which columns of which relation it shows, through subqueries and joins, as drivers need it for their metadata.
+func TestOriginsOfColumns(t *testing.T) {
+	s := open(t).connect()
+	s.must("CREATE TABLE t (a int PRIMARY KEY, b text)", "CREATE VIEW v AS SELECT b, a + 1 AS c FROM t", "CREATE MATERIALIZED VIEW mv AS SELECT b, count(*) AS n FROM t GROUP BY b")
+	for q, want := range map[string][]string{
+		"SELECT a, b, a + 1 FROM t":                                   {"t 1", "t 2", ""},
+		"SELECT x.b, y.a FROM t x JOIN (SELECT a FROM t) y USING (a)": {"t 2", "t 1"},
+		"SELECT * FROM v":                                             {"v 1", "v 2"},
+		"SELECT n, b FROM mv":                                         {"mv 2", "mv 1"},
+		"SELECT b, count(*) FROM t GROUP BY b":                        {"t 2", ""},
+		"WITH w AS (SELECT b FROM t) SELECT b FROM w":                 {"t 2"},
+		"SELECT a FROM t UNION SELECT a FROM t":                       {""},
+		"INSERT INTO t VALUES (1, 'x') RETURNING b, a, a + 1":         {"t 2", "t 1", ""},
+		"SELECT relname FROM pg_class":                                {"pg_class 2"},
+	} {
+		d, err := s.Prepare(context.Background(), "", q)
+		require.NoError(t, err, q)
+		var got []string
+		for _, f := range d.Fields {
+			if f.TableOID == 0 {
+				got = append(got, "")
+				continue
+			}
+			got = append(got, s.row(fmt.Sprintf("SELECT relname || ' %d' FROM pg_class WHERE oid = %d", f.TableAttributeNumber, f.TableOID)))
+		}
+		require.Equal(t, want, got, q)
+	}
 }

@@ -91,7 +91,7 @@ func (d *dispatch) fetch(st *sql.Fetch) error {
 		if d.portal == nil {
 			formats = p.formats
 		}
-		if err := d.w.RowDescription(fields(p.stmt.columns, formats)); err != nil {
+		if err := d.w.RowDescription(fields(p.stmt.columns, p.stmt.origins, formats)); err != nil {
 			return err
 		}
 		emit = d.w.Rows
@@ -189,7 +189,7 @@ func (ss *session) page(ctx context.Context, p *portal, maxRows int, w pgwire.Re
 			return err
 		}
 	}
-	if err := w.RowDescription(fields(p.stmt.columns, p.formats)); err != nil {
+	if err := w.RowDescription(fields(p.stmt.columns, p.stmt.origins, p.formats)); err != nil {
 		return err
 	}
 	want := int64(maxRows)

@@ -579,7 +579,7 @@ func (d *dispatch) kindOf(st sql.Statement) changeKind {
 // report sends the RETURNING rows and the tag; the statement is committed already where it commits by itself.
 func (c *changer) report(st sql.Statement) error {
 	if c.out != nil {
-		if err := c.d.w.RowDescription(fields(c.p.change.ReturningColumns, c.d.formats)); err != nil {
+		if err := c.d.w.RowDescription(fields(c.p.change.ReturningColumns, c.p.change.ReturningOrigins, c.d.formats)); err != nil {
 			return err
 		}
 		for from := 0; from < c.out.N; from += types.MaxChunkRows {

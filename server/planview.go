@@ -98,8 +98,12 @@ func (c *planCatalog) system(schema, name string) (*planner.Relation, bool) {
 	r := &planner.Relation{
 		ID: uint64(sys.OID), OID: sys.OID, Schema: schema, Name: name, Kind: planner.System, Virtual: schema + "." + name,
 	}
-	for _, col := range sys.Columns {
-		r.Columns = append(r.Columns, planner.RelColumn{Name: col.Name, Type: col.Type, NotNull: col.NotNull, Hidden: col.Hidden})
+	for i, col := range sys.Columns {
+		rc := planner.RelColumn{Name: col.Name, Type: col.Type, NotNull: col.NotNull, Hidden: col.Hidden}
+		if !col.Hidden {
+			rc.Attr = int16(i + 1)
+		}
+		r.Columns = append(r.Columns, rc)
 	}
 	return r, true
 }
@@ -111,11 +115,18 @@ func (c *planCatalog) relation(o *catalog.Object) (*planner.Relation, bool) {
 		return r, true
 	}
 	r := &planner.Relation{ID: o.ID, OID: uint32(o.ID), Schema: o.Schema, Name: o.Name, Key: o.Key, AppendOnly: o.AppendOnly, SearchPath: o.SearchPath}
+	attr := int16(0)
 	for _, col := range o.Columns {
+		if !col.Hidden || col.Dropped {
+			attr++
+		}
 		rc := planner.RelColumn{Name: col.Name, Type: col.Type, NotNull: col.NotNull, Hidden: col.Hidden}
 		rc.Default, rc.Generated, rc.Identity = c.expression(col.Default), c.expression(col.Generated), col.Identity
 		if col.Sequence != 0 {
 			rc.Default = c.expression(fmt.Sprintf("nextval('%d'::regclass)", col.Sequence))
+		}
+		if !col.Hidden {
+			rc.Attr = attr
 		}
 		r.Columns = append(r.Columns, rc)
 	}

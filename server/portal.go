@@ -16,7 +16,7 @@ func (ss *session) DescribePortal(_ context.Context, name string) ([]pgwire.Fiel
 		ss.fail()
 		return nil, noPortal(name)
 	}
-	return fields(p.stmt.columns, p.formats), nil
+	return fields(p.stmt.columns, p.stmt.origins, p.formats), nil
 }
 
 func noPortal(name string) error {
@@ -67,7 +67,7 @@ func (ss *session) executePortal(ctx context.Context, p *portal, maxRows int, w 
 		if p.stmt.columns == nil {
 			return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "portal %q cannot be run", p.name)
 		}
-		if err := w.RowDescription(fields(p.stmt.columns, p.formats)); err != nil {
+		if err := w.RowDescription(fields(p.stmt.columns, p.stmt.origins, p.formats)); err != nil {
 			return err
 		}
 		return w.CommandComplete("SELECT 0")

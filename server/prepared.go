@@ -32,6 +32,7 @@ type prepared struct {
 	declared []types.Type // given parameter types
 	params   []types.Type
 	columns  types.Schema // nil: returns no rows
+	origins  []planner.Origin
 
 	query  *planner.Planned       // of a query
 	change *planner.PlannedChange // of INSERT, UPDATE, DELETE
@@ -102,6 +103,7 @@ func (ss *session) plan(p *prepared) error {
 	o := ss.planOptions(snap, p.declared)
 	p.query, p.change, p.point = nil, nil, nil
 	var columns types.Schema
+	var origins []planner.Origin
 	var params []types.Type
 	switch st := p.stmt.(type) {
 	case *sql.Query:
@@ -109,7 +111,7 @@ func (ss *session) plan(p *prepared) error {
 		if err != nil {
 			return err
 		}
-		p.query, columns, params = q, q.Columns, q.Params
+		p.query, columns, origins, params = q, q.Columns, q.Origins, q.Params
 		if columns == nil {
 			columns = types.Schema{}
 		}
@@ -119,7 +121,7 @@ func (ss *session) plan(p *prepared) error {
 		if err != nil {
 			return err
 		}
-		p.change, columns, params = c, c.ReturningColumns, c.Params
+		p.change, columns, origins, params = c, c.ReturningColumns, c.ReturningOrigins, c.Params
 		if c.Returning == nil {
 			columns = nil
 		}
@@ -138,11 +140,11 @@ func (ss *session) plan(p *prepared) error {
 		params = q.Params
 	case *sql.Fetch:
 		if t := ss.portals[st.Name]; t != nil && !st.Move {
-			columns = t.stmt.columns
+			columns, origins = t.stmt.columns, t.stmt.origins
 		}
 	case *sql.Execute:
 		if t := ss.prepared[st.Name]; t != nil {
-			columns = t.columns
+			columns, origins = t.columns, t.origins
 		}
 	}
 	if len(params) > maxParams {
@@ -151,7 +153,7 @@ func (ss *session) plan(p *prepared) error {
 	if p.snap != nil && !slices.EqualFunc(columns, p.columns, func(a, b types.Column) bool { return a.Type == b.Type && a.Name == b.Name }) {
 		return pgerr.Newf(pgerr.FeatureNotSupported, "cached plan must not change result type")
 	}
-	p.columns, p.params, p.snap, p.path = columns, params, snap, path
+	p.columns, p.origins, p.params, p.snap, p.path = columns, origins, params, snap, path
 	return nil
 }
 
@@ -174,7 +176,7 @@ func (ss *session) DescribeStatement(_ context.Context, name string) ([]types.OI
 	for i, t := range p.params {
 		oids[i] = t.OID
 	}
-	return oids, fields(p.columns, nil), nil
+	return oids, fields(p.columns, p.origins, nil), nil
 }
 
 func noStatement(name string) error {
@@ -185,13 +187,16 @@ func noStatement(name string) error {
 }
 
 // fields describes result columns; nil stays nil.
-func fields(columns types.Schema, formats []pgwire.Format) []pgwire.FieldDescription {
+func fields(columns types.Schema, origins []planner.Origin, formats []pgwire.Format) []pgwire.FieldDescription {
 	if columns == nil {
 		return nil
 	}
 	out := make([]pgwire.FieldDescription, len(columns))
 	for i, c := range columns {
 		out[i] = pgwire.FieldDescription{Name: c.Name, Type: c.Type, Format: formatOf(formats, i)}
+		if i < len(origins) {
+			out[i].TableOID, out[i].Attr = origins[i].Relation, origins[i].Attr
+		}
 	}
 	return out
 }

@@ -55,7 +55,7 @@ func (d *dispatch) query(st *sql.Query) error {
 		return err
 	}
 	defer r.release()
-	if err := d.w.RowDescription(fields(p.columns, d.formats)); err != nil {
+	if err := d.w.RowDescription(fields(p.columns, p.origins, d.formats)); err != nil {
 		return err
 	}
 	n := int64(0)
@@ -245,7 +245,7 @@ func (d *dispatch) pointRead(p *prepared) error {
 			return err
 		}
 	}
-	if err := d.w.RowDescription(fields(p.columns, d.formats)); err != nil {
+	if err := d.w.RowDescription(fields(p.columns, p.origins, d.formats)); err != nil {
 		return err
 	}
 	c := types.NewChunk(rel.Types)
@@ -279,7 +279,7 @@ func (ss *session) planOptions(snap snapshotView, params []types.Type) planner.O
 
 // rows writes a small result made by the server itself.
 func (d *dispatch) rows(columns types.Schema, rows [][]types.Datum, tag string) error {
-	if err := d.w.RowDescription(fields(columns, d.formats)); err != nil {
+	if err := d.w.RowDescription(fields(columns, nil, d.formats)); err != nil {
 		return err
 	}
 	c := types.NewChunk(columns.Types())

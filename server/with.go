@@ -203,7 +203,7 @@ func (d *dispatch) queryWith(p *prepared) error {
 	if err != nil {
 		return err
 	}
-	if err := d.w.RowDescription(fields(p.columns, d.formats)); err != nil {
+	if err := d.w.RowDescription(fields(p.columns, p.origins, d.formats)); err != nil {
 		return err
 	}
 	for _, c := range rows {
