@@ -312,8 +312,8 @@ func (d *dispatch) explain(st *sql.Explain) error {
 	if st.Analyze {
 		return pgerr.Newf(pgerr.FeatureNotSupported, "EXPLAIN ANALYZE is not supported").WithHint("EXPLAIN shows the plan; streamdb.operators shows what a running view does.")
 	}
-	if st.Format != "" && st.Format != "text" {
-		return pgerr.Newf(pgerr.FeatureNotSupported, "EXPLAIN (FORMAT %s) is not supported", strings.ToUpper(st.Format)).WithHint("Use FORMAT TEXT.")
+	if st.Format != "" && st.Format != "text" && st.Format != "json" {
+		return pgerr.Newf(pgerr.FeatureNotSupported, "EXPLAIN (FORMAT %s) is not supported", strings.ToUpper(st.Format)).WithHint("Use FORMAT TEXT or JSON.")
 	}
 	snap := d.ss.snapshot()
 	o := d.ss.planOptions(snap, nil)
@@ -356,6 +356,10 @@ func (d *dispatch) explain(st *sql.Explain) error {
 		}
 	default:
 		return unsupported(st)
+	}
+	if st.Format == "json" {
+		v := types.Datum{Type: types.JSON, Str: planner.ExplainJSON(p, st.Verbose)}
+		return d.rows(types.Schema{{Name: "QUERY PLAN", Type: types.JSON}}, [][]types.Datum{{v}}, "EXPLAIN")
 	}
 	lines := planner.Explain(p, st.Verbose)
 	rows := make([][]types.Datum, len(lines))
