@@ -62,6 +62,8 @@ func refersTo(st sql.Statement, name string) bool {
 		q = st.Query
 	case *sql.Delete:
 		q = st.Query
+	case *sql.Merge:
+		q = st.Query
 	}
 	found := false
 	if q != nil {

@@ -147,6 +147,7 @@ type Planned struct {
 //	INSERT  the stored columns of the target (hidden ones are NULL: storage fills them)
 //	UPDATE  the old stored columns, then the new ones, then Extra
 //	DELETE  the old stored columns, then Extra
+//	MERGE   the number of the WHEN clause (from 1), the old stored columns (NULL where nothing matched), then the new ones
 type PlannedChange struct {
 	Planned
 	Target *Relation
@@ -156,6 +157,7 @@ type PlannedChange struct {
 	ReturningOrigins []Origin
 	Extra            int // columns of other relations that RETURNING reads
 	OnConflict       *PlannedConflict
+	Merge            []sql.MergeAction // of MERGE, by number of the WHEN clause
 }
 
 // PlannedConflict is the ON CONFLICT clause of an INSERT.

@@ -25,6 +25,8 @@ func planChange(st sql.Statement, o planner.Options) (*planner.PlannedChange, er
 		return planner.PlanUpdate(st, o)
 	case *sql.Delete:
 		return planner.PlanDelete(st, o)
+	case *sql.Merge:
+		return planner.PlanMerge(st, o)
 	}
 	return nil, pgerr.Newf(pgerr.InternalError, "%T is not a change", st)
 }
@@ -216,6 +218,9 @@ func (c *changer) compile() error {
 func (c *changer) row(ch *types.Chunk, r int, current *exec.Version) error {
 	n := len(c.obj.Columns)
 	c.rows++
+	if c.p.change.Merge != nil {
+		return c.mergeRow(ch, r, current)
+	}
 	switch c.d.kindOf(c.p.stmt) {
 	case insertKind:
 		return c.insert(&types.Chunk{Cols: ch.Cols[:n], N: ch.N}, ch.Cols[n:n+c.p.change.Extra], r, current)
@@ -596,6 +601,9 @@ func (c *changer) report(st sql.Statement) error {
 				return err
 			}
 		}
+	}
+	if c.p.change.Merge != nil {
+		return c.d.w.CommandComplete(fmt.Sprintf("MERGE %d", c.rows))
 	}
 	switch c.d.kindOf(st) {
 	case insertKind:

@@ -116,7 +116,7 @@ func (ss *session) plan(p *prepared) error {
 			columns = types.Schema{}
 		}
 		p.point = pointReadOf(q)
-	case *sql.Insert, *sql.Update, *sql.Delete:
+	case *sql.Insert, *sql.Update, *sql.Delete, *sql.Merge:
 		c, err := planChange(st, o)
 		if err != nil {
 			return err

@@ -332,7 +332,7 @@ func (d *dispatch) explain(st *sql.Explain) error {
 			return err
 		}
 		p = q.Plan
-	case *sql.Insert, *sql.Update, *sql.Delete:
+	case *sql.Insert, *sql.Update, *sql.Delete, *sql.Merge:
 		c, err := planChange(t, o)
 		if err != nil {
 			return err

@@ -47,7 +47,7 @@ func (d *dispatch) statement(st sql.Statement) error {
 	switch st := st.(type) {
 	case *sql.Query:
 		return d.query(st)
-	case *sql.Insert, *sql.Update, *sql.Delete:
+	case *sql.Insert, *sql.Update, *sql.Delete, *sql.Merge:
 		return d.change(st)
 	case *sql.Copy:
 		return d.copy(st)
@@ -170,7 +170,7 @@ func (d *dispatch) mayWrite(st sql.Statement) error {
 	}
 	name := statementName(st)
 	switch st := st.(type) {
-	case *sql.Insert, *sql.Update, *sql.Delete, *sql.CreateTable, *sql.CreateTableAs, *sql.CreateSource, *sql.CreateMaterializedView, *sql.CreateView,
+	case *sql.Insert, *sql.Update, *sql.Delete, *sql.Merge, *sql.CreateTable, *sql.CreateTableAs, *sql.CreateSource, *sql.CreateMaterializedView, *sql.CreateView,
 		*sql.CreateSchema, *sql.CreateSequence, *sql.AlterSequence, *sql.CreateIndex, *sql.CreateSink, *sql.AlterType, *sql.Reindex:
 	case *sql.CreateEnum:
 		name = "CREATE TYPE"

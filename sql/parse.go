@@ -230,7 +230,7 @@ func (p *parser) statement() Statement {
 	case "reindex":
 		return p.reindex()
 	case "merge":
-		return p.unsupported(t.Pos, "MERGE", "Use INSERT .. ON CONFLICT DO UPDATE.")
+		return p.merge(nil)
 	case "do":
 		return p.unsupported(t.Pos, "DO", "There is no procedural language; send the statements one by one.")
 	case "call":
@@ -260,7 +260,7 @@ func (p *parser) withStatement() Statement {
 		return p.changeStatement(w)
 	}
 	if p.Is("merge") {
-		return p.unsupported(p.Cur().Pos, "MERGE", "Use INSERT .. ON CONFLICT DO UPDATE.")
+		return p.merge(w)
 	}
 	p.I = start
 	return p.selectStatement()
