@@ -219,9 +219,10 @@ func (x *exprCtx) special(e *pgext.Special) (*expr.Expr, error) {
 		if err != nil {
 			return nil, err
 		}
-		a := args[0]
-		if a.Type.OID == types.OIDUnknown {
-			a = eq.Args[0]
+		// The result has the type that the first argument was compared as.
+		a := eq.Args[0]
+		if a.Type.OID == args[0].Type.OID {
+			a = args[0]
 		}
 		return &expr.Expr{Kind: expr.Case, Type: a.Type, Pos: pos, Args: []*expr.Expr{eq, nullConst(a.Type), a}}, nil
 	}

@@ -191,6 +191,9 @@ func (n *coalesceNode) eval(x *run, rows []uint16) Arg {
 	out := n.out.begin(n.t, x.n)
 	n.rest = append(n.rest[:0], x.every(rows)...)
 	rest := n.rest
+	if len(rest) == 0 {
+		return NewArg(out) // an empty list may be nil, which would stand for all rows
+	}
 	for _, arg := range n.args {
 		failed := len(x.errs.Rows)
 		a := arg.eval(x, rest)

@@ -107,7 +107,6 @@ func (c *call) str(i int) string              { return c.args[i].Str[c.args[i].A
 func (c *call) num(i int) types.Numeric       { return c.args[i].Num[c.args[i].At(c.row)] }
 func (c *call) ivl(i int) types.Interval      { return c.args[i].Ivl[c.args[i].At(c.row)] }
 func (c *call) datum(i int) types.Datum       { return c.args[i].Get(c.args[i].At(c.row)) }
-func (c *call) text(i int) string             { return textOf(c.datum(i), c.f.Format()) }
 func (c *call) setNull()                      { c.out.SetNull(c.row) }
 func (c *call) setBool(v bool) error          { c.out.Bool[c.row] = v; return nil }
 func (c *call) setInt(v int64) error          { c.out.Int[c.row] = v; return nil }

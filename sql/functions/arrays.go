@@ -92,12 +92,6 @@ func arrayFunctions() []entry {
 			}
 			return c.setStr(types.EncodeArray(a))
 		})),
-		fn("array_larger(anyarray,anyarray)", "", each(func(c *call) error {
-			if types.CompareDatum(c.datum(0), c.datum(1)) >= 0 {
-				return c.setStr(c.str(0))
-			}
-			return c.setStr(c.str(1))
-		})),
 		fn("num_nulls(any)", "num_nulls(1,NULL,2)", each(func(c *call) error { return c.countNulls(true) })),
 		fn("num_nonnulls(any)", "num_nonnulls(1,NULL,2)", each(func(c *call) error { return c.countNulls(false) })),
 	}

@@ -80,7 +80,7 @@ func datetimeFunctions() []entry {
 		fn("interval_div(interval,float8)", "interval '1 month'/4", map2e(intervalSlot, floatSlot, intervalSlot, types.IntervalDiv)),
 		fn("interval_um(interval)", "-interval '1 day'", ivlNeg),
 		fn("age(timestamp,timestamp)", "age(timestamp '2001-04-10',timestamp '1957-06-13')", map2e(intSlot, intSlot, intervalSlot, types.Age)),
-		fn("age(timestamptz,timestamptz)", "", each(func(c *call) error { return c.ageZoned(c.int(0), c.int(1)) })),
+		{id: "age(timestamptz,timestamptz)", impl: impl{kernel: each(func(c *call) error { return c.ageZoned(c.int(0), c.int(1)) }), session: true}},
 		fn("age(timestamp)", "", each(func(c *call) error {
 			today, err := types.TimestamptzToLocal(txnTime(c.f), loc(c.f))
 			if err != nil {

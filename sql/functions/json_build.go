@@ -264,6 +264,14 @@ func jsonInsert(c *call) error {
 }
 
 func (c *call) editPath(edit func(j *types.JSONTree, path []string, v types.JSONTree) error) error {
+	v, err := types.ParseJSON(c.str(2))
+	if err != nil {
+		return err
+	}
+	return c.editPathTo(v, edit)
+}
+
+func (c *call) editPathTo(v types.JSONTree, edit func(j *types.JSONTree, path []string, v types.JSONTree) error) error {
 	j, err := types.ParseJSON(c.str(0))
 	if err != nil {
 		return err
@@ -274,10 +282,6 @@ func (c *call) editPath(edit func(j *types.JSONTree, path []string, v types.JSON
 	}
 	if null {
 		return pgerr.Newf(pgerr.NullValueNotAllowed, "path element at position 1 is null")
-	}
-	v, err := types.ParseJSON(c.str(2))
-	if err != nil {
-		return err
 	}
 	if j.Kind != types.JSONArray && j.Kind != types.JSONObject {
 		return pgerr.Newf(pgerr.InvalidParameterValue, "cannot set path in scalar")
@@ -297,6 +301,9 @@ func setPath(j *types.JSONTree, path []string, at int, v *types.JSONTree, create
 	case types.JSONObject:
 		return setMember(j, path, at, v, create, insert, after, last)
 	case types.JSONArray:
+		if len(j.Elems) == 0 && !create {
+			return nil
+		}
 		i, err := strconv.ParseInt(strings.TrimSpace(path[at]), 10, 32)
 		if err != nil {
 			return pgerr.Newf(pgerr.InvalidTextRepresentation, "path element at position %d is not an integer: %q", at+1, path[at])

@@ -3,6 +3,7 @@ package functions
 import (
 	"math"
 	"math/rand/v2"
+	"sort"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/sql/expr"
@@ -71,9 +72,9 @@ func mathFunctions() []entry {
 		fn("log(float8)", "log(1000::float8)", log10), fn("log10(float8)", "log10(100::float8)", log10), fn("dlog10(float8)", "", log10),
 		fn("log(numeric)", "log(1000.0)", numLog10), fn("log10(numeric)", "log10(100.0)", numLog10), fn("log(numeric,numeric)", "log(2.0,64.0)", numLog), fn("numeric_log(numeric,numeric)", "", numLog),
 		fn("power(float8,float8)", "power(9::float8,3)", pow), fn("pow(float8,float8)", "pow(9::float8,0.5)", pow), fn("dpow(float8,float8)", "2::float8^10", pow),
-		fn("scale(numeric)", "scale(1.500)", map1(numSlot, intSlot, func(n types.Numeric) int64 { return int64(n.Scale) })),
+		fn("scale(numeric)", "scale(1.500)", each(func(c *call) error { return c.finiteScale(c.num(0)) })),
 		fn("trim_scale(numeric)", "trim_scale(1.500)", map1(numSlot, numSlot, types.NumTrimScale)),
-		fn("min_scale(numeric)", "min_scale(1.500)", map1(numSlot, intSlot, func(n types.Numeric) int64 { return int64(types.NumTrimScale(n).Scale) })),
+		fn("min_scale(numeric)", "min_scale(1.500)", each(func(c *call) error { return c.finiteScale(types.NumTrimScale(c.num(0))) })),
 		fn("pi()", "pi()", nullary(floatSlot, func(*expr.Frame) float64 { return math.Pi })),
 		fn("random()", "", nullary(floatSlot, func(*expr.Frame) float64 { return rand.Float64() })),
 		fn("degrees(float8)", "degrees(0.5)", f1(func(v float64) float64 { return v / (math.Pi / 180) })),
@@ -113,7 +114,75 @@ func mathFunctions() []entry {
 				return max(v, -v), nil
 			})))
 	}
-	return append(out, trigonometry()...)
+	return append(append(out, trigonometry()...),
+		fn("gcd(numeric,numeric)", "gcd(1.5,0.6)", map2e(numSlot, numSlot, numSlot, numericGCD)),
+		fn("lcm(numeric,numeric)", "lcm(1.5,0.6)", map2e(numSlot, numSlot, numSlot, func(a, b types.Numeric) (types.Numeric, error) {
+			if a.Form != types.Finite || b.Form != types.Finite {
+				return types.ParseNumeric("NaN")
+			}
+			scale := max(int(a.Scale), int(b.Scale))
+			if a.Sign() == 0 || b.Sign() == 0 {
+				return types.NumRound(types.NumericFromInt64(0), scale)
+			}
+			g, err := numericGCD(a, b)
+			if err != nil {
+				return g, err
+			}
+			q, err := types.NumDivTrunc(a, g)
+			if err != nil {
+				return q, err
+			}
+			v, err := types.NumMul(q, b)
+			if err != nil {
+				return v, err
+			}
+			return types.NumRound(types.NumAbs(v), scale)
+		})),
+		fn("width_bucket(anycompatible,anycompatiblearray)", "width_bucket(3,array[1,3,4,6])", each(bucketOf)),
+	)
+}
+
+// finiteScale sets the scale of a number, NULL for NaN and the infinities.
+func (c *call) finiteScale(n types.Numeric) error {
+	if n.Form != types.Finite {
+		c.setNull()
+		return nil
+	}
+	return c.setInt(int64(n.Scale))
+}
+
+func numericGCD(a, b types.Numeric) (types.Numeric, error) {
+	if a.Form != types.Finite || b.Form != types.Finite {
+		return types.ParseNumeric("NaN")
+	}
+	scale := max(int(a.Scale), int(b.Scale))
+	a, b = types.NumAbs(a), types.NumAbs(b)
+	for b.Sign() != 0 {
+		r, err := types.NumMod(a, b)
+		if err != nil {
+			return r, err
+		}
+		a, b = b, r
+	}
+	return types.NumRound(a, scale)
+}
+
+// bucketOf is width_bucket(operand, thresholds): how many of the ascending thresholds the operand reaches.
+func bucketOf(c *call) error {
+	a, err := c.array(1)
+	if err != nil {
+		return err
+	}
+	if len(a.Dims) > 1 {
+		return pgerr.Newf(pgerr.ArraySubscriptError, "thresholds must be one-dimensional array")
+	}
+	for _, d := range a.Elems {
+		if d.Null {
+			return pgerr.Newf(pgerr.NullValueNotAllowed, "thresholds array must not contain NULLs")
+		}
+	}
+	v := c.datum(0)
+	return c.setInt(int64(sort.Search(len(a.Elems), func(i int) bool { return types.CompareDatum(v, a.Elems[i]) < 0 })))
 }
 
 func clampDigits(s int64) int { return int(max(-2000, min(s, 2000))) }
@@ -134,7 +203,7 @@ func power(a, b float64) (float64, error) {
 	switch {
 	case a == 0 && b < 0:
 		return 0, pgerr.Newf(pgerr.InvalidArgumentForPowerFunction, "zero raised to a negative power is undefined")
-	case a < 0 && !math.IsInf(a, 0) && b != math.Trunc(b):
+	case a < 0 && b != math.Trunc(b):
 		return 0, pgerr.Newf(pgerr.InvalidArgumentForPowerFunction, "a negative number raised to a non-integer power yields a complex result")
 	}
 	r := math.Pow(a, b)
@@ -280,44 +349,23 @@ func trigonometry() []entry {
 	inf := math.Inf(1)
 	for name, k := range map[string]expr.Kernel{
 		"sin": periodic(math.Sin), "cos": periodic(math.Cos), "tan": periodic(math.Tan), "cot": periodic(func(v float64) float64 { return 1 / math.Tan(v) }),
+		"asind": bounded(-1, 1, asind), "acosd": bounded(-1, 1, acosd), "atand": plain(func(v float64) float64 { return atan2d(v, 1) }),
 		"asin": bounded(-1, 1, math.Asin), "acos": bounded(-1, 1, math.Acos), "atan": plain(math.Atan),
 		"sinh": plain(math.Sinh), "cosh": plain(math.Cosh), "tanh": plain(math.Tanh), "asinh": plain(math.Asinh),
 		"acosh": bounded(1, inf, math.Acosh), "atanh": bounded(-1, 1, math.Atanh),
-		"sind": periodic(sind), "cosd": periodic(func(v float64) float64 { return sind(v + 90) }),
-		"tand": periodic(func(v float64) float64 { return sind(v) / sind(v+90) }), "cotd": periodic(func(v float64) float64 { return sind(v+90) / sind(v) }),
+		"sind": periodic(sind), "cosd": periodic(cosd), "tand": periodic(tand), "cotd": periodic(cotd),
 	} {
 		example := name + "(1)"
 		if len(name) == 4 && name[3] == 'd' {
 			example = name + "(45)"
+		}
+		if name == "asind" || name == "acosd" || name == "atand" {
+			example = name + "(1)"
 		}
 		if name == "atanh" || name == "asin" || name == "acos" {
 			example = name + "(0.5)"
 		}
 		out = append(out, fn(name+"(float8)", example, k))
 	}
-	return out
-}
-
-// sind is the sine of an angle in degrees, exact at multiples of 30.
-func sind(v float64) float64 {
-	v = math.Mod(v, 360)
-	sign := 1.0
-	if v < 0 {
-		v, sign = -v, -1
-	}
-	if v > 180 {
-		v, sign = v-180, -sign
-	}
-	if v > 90 {
-		v = 180 - v
-	}
-	switch v {
-	case 0:
-		return 0 * sign
-	case 30:
-		return 0.5 * sign
-	case 90:
-		return sign
-	}
-	return sign * math.Sin(v*(math.Pi/180))
+	return append(out, fn("atan2d(float8,float8)", "atan2d(1,1)", map2(floatSlot, floatSlot, floatSlot, atan2d)))
 }

@@ -110,6 +110,9 @@ func (p *likePart) prefix(s string) int {
 func (p *likePart) find(s string) (from, to int) {
 	if p.any == nil {
 		i := strings.Index(s, p.lit)
+		if i < 0 {
+			return -1, -1
+		}
 		return i, i + len(p.lit)
 	}
 	for i := 0; i <= len(s); {

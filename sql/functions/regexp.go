@@ -2,6 +2,7 @@ package functions
 
 import (
 	"regexp"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -98,6 +99,12 @@ func compileRegexp(pattern, flags string) (*regexp.Regexp, error) {
 			return nil, pgerr.Newf(pgerr.InvalidParameterValue, "invalid regular expression option: %q", string(c))
 		}
 	}
+	if !literal {
+		// Options at the start, as in (?i)abc, follow those of the flags argument.
+		if end := strings.IndexByte(pattern, ')'); strings.HasPrefix(pattern, "(?") && end > 2 && strings.Trim(pattern[2:end], "bceimnpqstwx") == "" {
+			return compileRegexp(pattern[end+1:], flags+pattern[2:end])
+		}
+	}
 	if rest, ok := strings.CutPrefix(pattern, "***="); ok {
 		pattern, literal = rest, true
 	}
@@ -177,6 +184,14 @@ func translateRegexp(p string) (out string, lazy bool, err error) {
 			if i >= len(p) {
 				return "", false, pgerr.Newf(pgerr.InvalidRegularExpression, `invalid regular expression: invalid escape \ sequence`)
 			}
+			if n := map[byte]int{'u': 4, 'U': 8}[p[i]]; n > 0 && i+n < len(p) && isHex(p[i+1:i+1+n]) {
+				b.WriteString(`\x{` + p[i+1:i+1+n] + "}")
+				i += n
+				continue
+			}
+			if p[i] >= '1' && p[i] <= '9' && !inClass && strings.Count(p[:i], "(") < int(p[i]-'0') {
+				return "", false, pgerr.Newf(pgerr.InvalidRegularExpression, "invalid regular expression: invalid backreference number")
+			}
 			if err := translateEscape(&b, p[i], inClass); err != nil {
 				return "", false, err
 			}
@@ -189,6 +204,10 @@ func translateRegexp(p string) (out string, lazy bool, err error) {
 				}
 				b.WriteString(posixClass(p[i+2 : i+end]))
 				i += end + 1
+			case c == '[' && i+4 < len(p) && (p[i+1] == '.' || p[i+1] == '=') && p[i+3] == p[i+1] && p[i+4] == ']':
+				// A collating element or equivalence class of one character is that character.
+				b.WriteString(regexp.QuoteMeta(p[i+2 : i+3]))
+				i += 4
 			case c == '[':
 				b.WriteString(`\[`)
 			case c == ']':
@@ -215,6 +234,10 @@ func translateRegexp(p string) (out string, lazy bool, err error) {
 			}
 		case strings.HasPrefix(p[i:], "(?=") || strings.HasPrefix(p[i:], "(?!") || strings.HasPrefix(p[i:], "(?<=") || strings.HasPrefix(p[i:], "(?<!"):
 			return "", false, pgerr.Newf(pgerr.FeatureNotSupported, "look-around in regular expressions is not supported").WithHint("Match the surroundings and extract the part with parentheses.")
+		case c == '*' && i > 0 && p[i-1] == '^' && (i < 2 || p[i-2] != '\\'):
+			return "", false, pgerr.Newf(pgerr.InvalidRegularExpression, "invalid regular expression: quantifier operand invalid")
+		case c == '{' && tooManyRepeats(p[i+1:]):
+			return "", false, pgerr.Newf(pgerr.InvalidRegularExpression, "invalid regular expression: invalid repetition count(s)")
 		case c == '?' && i > 0 && strings.IndexByte("*+?}", p[i-1]) >= 0 && (i < 2 || p[i-2] != '\\'):
 			lazy = true
 			b.WriteByte(c)
@@ -223,6 +246,23 @@ func translateRegexp(p string) (out string, lazy bool, err error) {
 		}
 	}
 	return b.String(), lazy, nil
+}
+
+func isHex(s string) bool { return strings.Trim(s, "0123456789abcdefABCDEF") == "" }
+
+// maxRepeats is the largest bound of {m,n}.
+const maxRepeats = 255
+
+// tooManyRepeats reports whether the bounds that begin s are above the limit.
+func tooManyRepeats(s string) bool {
+	bounds, _, ok := strings.Cut(s, "}")
+	low, high, _ := strings.Cut(bounds, ",")
+	for _, v := range [...]string{low, high} {
+		if n, err := strconv.Atoi(v); ok && err == nil && n > maxRepeats {
+			return true
+		}
+	}
+	return false
 }
 
 func posixClass(name string) string {
@@ -255,6 +295,8 @@ func translateEscape(b *strings.Builder, c byte, inClass bool) error {
 		b.WriteString(`\b`)
 	case 'Y':
 		b.WriteString(`\B`)
+	case 'B':
+		b.WriteString(`\\`)
 	case 'Z':
 		b.WriteString(`\z`)
 	case 'b':
@@ -395,22 +437,6 @@ func regexpMatch(c *call) error {
 		return nil
 	}
 	return c.setStr(textArray(groups(c.str(0), m)))
-}
-
-func regexpLike(c *call) error {
-	re, _, err := c.pattern(1)
-	if err != nil {
-		return err
-	}
-	return c.setBool(re.MatchString(c.str(0)))
-}
-
-func regexpCount(c *call) error {
-	re, _, err := c.pattern(1)
-	if err != nil {
-		return err
-	}
-	return c.setInt(int64(len(re.FindAllStringIndex(c.str(0), -1))))
 }
 
 func regexpSubstr(c *call) error {

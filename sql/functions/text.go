@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
@@ -80,10 +81,11 @@ func textFunctions() []entry {
 		fn("decode(text,text)", "decode('AQL/','base64')", map2e(strSlot, strSlot, strSlot, decode)),
 		fn("convert_from(bytea,name)", "convert_from('\\x6162'::bytea,'UTF8')", map2e(strSlot, strSlot, strSlot, convertFrom)),
 		fn("convert_to(text,name)", "convert_to('ab','UTF8')", map2e(strSlot, strSlot, strSlot, convertTo)),
+		fn("convert(bytea,name,name)", "convert('\\xc3a9'::bytea,'UTF8','LATIN1')", map3e(strSlot, strSlot, strSlot, strSlot, convert)),
 		fn("to_hex(int4)", "to_hex(-1)", map1(intSlot, strSlot, func(v int64) string { return strconv.FormatUint(uint64(uint32(v)), 16) })),
 		fn("to_hex(int8)", "to_hex(-1::int8)", map1(intSlot, strSlot, func(v int64) string { return strconv.FormatUint(uint64(v), 16) })),
 		fn("quote_ident(text)", "quote_ident('Foo bar')", str1(quoteIdent)), fn("quote_literal(text)", "quote_literal(E'O''Re\\\\illy')", str1(quoteLiteral)),
-		fn("quote_literal(anyelement)", "quote_literal(42)", each(func(c *call) error { return c.setStr(quoteLiteral(c.text(0))) })),
+		fn("quote_literal(anyelement)", "quote_literal(42)", each(func(c *call) error { return c.setStr(quoteLiteral(concatText(c, 0))) })),
 		fn("quote_nullable(text)", "quote_nullable(NULL::text)", each(quoteNullable)), fn("quote_nullable(anyelement)", "quote_nullable(42)", each(quoteNullable)),
 		fn("textcat(text,text)", "'a'||'b'", catBytes), fn("byteacat(bytea,bytea)", "'\\x01'::bytea||'\\x02'::bytea", catBytes),
 		fn("textanycat(text,anynonarray)", "'a'||1", each(func(c *call) error { return c.setStr(c.str(0) + concatText(c, 1)) })),
@@ -275,7 +277,7 @@ func splitPart(s, sep string, n int64) (string, error) {
 func chr(v int64) (string, error) {
 	switch {
 	case v < 0:
-		return "", pgerr.Newf(pgerr.ProgramLimitExceeded, "character number must be positive")
+		return "", pgerr.Newf(pgerr.InvalidParameterValue, "character number must be positive")
 	case v == 0:
 		return "", pgerr.Newf(pgerr.ProgramLimitExceeded, "null character not permitted")
 	case v > unicode.MaxRune:
@@ -389,8 +391,15 @@ func isUTF8Name(enc string) bool {
 }
 
 func convertFrom(s, enc string) (string, error) {
+	if cm, ok := singleByte(enc); ok {
+		out, err := cm.NewDecoder().String(s)
+		if err != nil || strings.IndexByte(out, 0) >= 0 {
+			return "", pgerr.Newf(pgerr.CharacterNotInRepertoire, "invalid byte sequence for encoding \"%s\"", strings.ToUpper(enc))
+		}
+		return out, nil
+	}
 	if !isUTF8Name(enc) {
-		return "", pgerr.Newf(pgerr.FeatureNotSupported, "encoding %q is not supported", enc).WithHint("Use UTF8.")
+		return "", pgerr.Newf(pgerr.InvalidParameterValue, "invalid source encoding name \"%s\"", enc).WithHint("Use UTF8, LATIN1, LATIN2, LATIN5, LATIN9, WIN1250, WIN1251, WIN1252 or KOI8R.")
 	}
 	if !utf8.ValidString(s) || strings.IndexByte(s, 0) >= 0 {
 		return "", pgerr.Newf(pgerr.CharacterNotInRepertoire, "invalid byte sequence for encoding \"UTF8\"")
@@ -399,10 +408,42 @@ func convertFrom(s, enc string) (string, error) {
 }
 
 func convertTo(s, enc string) (string, error) {
+	if cm, ok := singleByte(enc); ok {
+		out := make([]byte, 0, len(s))
+		for _, r := range s {
+			b, ok := cm.EncodeRune(r)
+			if !ok {
+				return "", pgerr.Newf(pgerr.UntranslatableCharacter, "character with byte sequence %s in encoding \"UTF8\" has no equivalent in encoding \"%s\"", hexBytes(string(r)), strings.ToUpper(enc))
+			}
+			out = append(out, b)
+		}
+		return string(out), nil
+	}
 	if !isUTF8Name(enc) {
-		return "", pgerr.Newf(pgerr.FeatureNotSupported, "encoding %q is not supported", enc).WithHint("Use UTF8.")
+		return "", pgerr.Newf(pgerr.InvalidParameterValue, "invalid destination encoding name \"%s\"", enc).WithHint("Use UTF8, LATIN1, LATIN2, LATIN5, LATIN9, WIN1250, WIN1251, WIN1252 or KOI8R.")
 	}
 	return s, nil
+}
+
+// hexBytes writes bytes as messages do: 0xe6 0x97.
+func hexBytes(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString("0x" + hex.EncodeToString([]byte{s[i]}))
+	}
+	return b.String()
+}
+
+// convert recodes bytes from one encoding to another.
+func convert(s, from, to string) (string, error) {
+	text, err := convertFrom(s, from)
+	if err != nil {
+		return "", err
+	}
+	return convertTo(text, to)
 }
 
 // substring serves substring(s from n [for m]).
@@ -481,10 +522,35 @@ func unistr(s string) (string, error) {
 		if err != nil || v == 0 || v > unicode.MaxRune {
 			return "", errUnistr()
 		}
-		b.WriteRune(rune(v))
 		i += skip + n
+		r := rune(v)
+		if utf16.IsSurrogate(r) {
+			low, w, ok := unistrUnit(s[i+1:])
+			if r = utf16.DecodeRune(r, low); !ok || r == utf8.RuneError {
+				return "", pgerr.Newf(pgerr.SyntaxError, "invalid Unicode surrogate pair")
+			}
+			i += w
+		}
+		b.WriteRune(r)
 	}
 	return b.String(), nil
+}
+
+// unistrUnit reads the escape of the second half of a pair of surrogates.
+func unistrUnit(s string) (r rune, width int, ok bool) {
+	digits := ""
+	switch {
+	case strings.HasPrefix(s, `\+`) && len(s) >= 8:
+		digits = s[2:8]
+	case strings.HasPrefix(s, `\u`) && len(s) >= 6:
+		digits = s[2:6]
+	case strings.HasPrefix(s, `\U`) && len(s) >= 10:
+		digits = s[2:10]
+	case strings.HasPrefix(s, `\`) && len(s) >= 5:
+		digits = s[1:5]
+	}
+	v, err := strconv.ParseUint(digits, 16, 32)
+	return rune(v), strings.Index(s, digits) + len(digits), err == nil
 }
 
 func errUnistr() error {
@@ -503,7 +569,7 @@ func quoteNullable(c *call) error {
 	if c.null(0) {
 		return c.setStr("NULL")
 	}
-	return c.setStr(quoteLiteral(c.text(0)))
+	return c.setStr(quoteLiteral(concatText(c, 0)))
 }
 
 // concatText is the text of an argument as the cast to text gives it.

@@ -60,11 +60,7 @@ func templateFunctions() []entry {
 	}
 	for t, digits := range map[string]int{"float4": 6, "float8": 15} {
 		out = append(out, fn("to_char("+t+",text)", "", map2e(floatSlot, strSlot, strSlot, func(v float64, f string) (string, error) {
-			n, err := types.NumericFromFloat64(v, digits)
-			if err != nil {
-				return "", err
-			}
-			return charNumeric(n, f)
+			return charFloat(v, digits, f)
 		})))
 	}
 	return out
@@ -95,7 +91,16 @@ func splitTemplate(f string) []templateToken {
 			fill = true
 			i += 2
 			continue
-		case strings.HasPrefix(rest, "FX") || strings.HasPrefix(rest, "fx") || strings.HasPrefix(rest, "TM"):
+		case strings.HasPrefix(rest, "TM"):
+			// Names in the locale's language: there is one locale, but they are not padded.
+			fill = true
+			i += 2
+			continue
+		case strings.HasPrefix(rest, "FX") || strings.HasPrefix(rest, "fx"):
+			i += 2
+			continue
+		case strings.HasPrefix(rest, `\"`):
+			literal(`"`)
 			i += 2
 			continue
 		case rest[0] == '"':

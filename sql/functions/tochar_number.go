@@ -1,7 +1,10 @@
 package functions
 
 import (
+	"math"
 	"math/big"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
@@ -19,6 +22,14 @@ type numberFormat struct {
 	signAt    byte // f before the number, b after it, 0 as the default leading sign, t at a token
 	brackets  bool // PR
 	roman     bool
+	lower     bool // rn
+	shift     int  // digits after V: the number is multiplied by that power of ten
+	shifting  bool
+	exponent  bool // EEEE
+}
+
+func errNumberFormat(format string, args ...any) error {
+	return pgerr.Newf(pgerr.SyntaxError, format, args...)
 }
 
 func parseNumberFormat(f string) (*numberFormat, error) {
@@ -32,6 +43,12 @@ func parseNumberFormat(f string) (*numberFormat, error) {
 				word = w
 				break
 			}
+		}
+		if n.exponent && word != "" {
+			return nil, errNumberFormat(`"EEEE" must be the last pattern used`)
+		}
+		if err := n.checkSign(word); err != nil {
+			return nil, err
 		}
 		switch word {
 		case "":
@@ -47,14 +64,28 @@ func parseNumberFormat(f string) (*numberFormat, error) {
 			n.tokens = append(n.tokens, "'"+rest[:1])
 			i++
 			continue
-		case "EEEE", "V", "C":
+		case "EEEE":
+			if n.fill || n.signAt != 0 || n.brackets || n.roman || n.shifting {
+				return nil, errNumberFormat(`"EEEE" is incompatible with other formats`).(*pgerr.Error).
+					WithDetail(`"EEEE" may only be used together with digit and decimal point patterns.`)
+			}
+			n.exponent = true
+		case "V":
+			if n.point {
+				return nil, errNumberFormat(`cannot use "V" and decimal point together`)
+			}
+			n.shifting = true
+		case "C":
 			return nil, pgerr.Newf(pgerr.FeatureNotSupported, "%q in a number format is not supported", word)
 		case "FM":
 			n.fill = true
 		case "B":
 		case "RN":
-			n.roman = true
+			n.roman, n.lower = true, rest[0] == 'r'
 		case "9", "0":
+			if n.shifting {
+				n.shift++
+			}
 			if n.point {
 				n.post++
 				if word == "0" {
@@ -68,6 +99,9 @@ func parseNumberFormat(f string) (*numberFormat, error) {
 			}
 			n.tokens = append(n.tokens, word)
 		case ".", "D":
+			if n.shifting {
+				return nil, errNumberFormat(`cannot use "V" and decimal point together`)
+			}
 			if n.point {
 				return nil, pgerr.Newf(pgerr.SyntaxError, "multiple decimal points")
 			}
@@ -97,33 +131,159 @@ func parseNumberFormat(f string) (*numberFormat, error) {
 	return n, nil
 }
 
+// checkSign refuses two signs, and digits behind the closing bracket of PR.
+func (f *numberFormat) checkSign(word string) error {
+	switch {
+	case f.brackets && (word == "9" || word == "0"):
+		return errNumberFormat(`"%s" must be ahead of "PR"`, word)
+	case word == "S" && (f.signAt == 'f' || f.anySign("S")):
+		return errNumberFormat(`cannot use "S" twice`)
+	case word == "S" && (f.brackets || f.anySign("MI", "PL", "SG")):
+		return errNumberFormat(`cannot use "S" and "PL"/"MI"/"SG"/"PR" together`)
+	case (word == "MI" || word == "PL" || word == "SG" || word == "PR") && (f.signAt == 'f' || f.anySign("S")):
+		return errNumberFormat(`cannot use "S" and "%s" together`, word)
+	}
+	return nil
+}
+
+func (f *numberFormat) anySign(signs ...string) bool {
+	for _, s := range signs {
+		if slices.Contains(f.tokens, s) {
+			return true
+		}
+	}
+	return false
+}
+
 // charNumeric is to_char of a number.
 func charNumeric(v types.Numeric, template string) (string, error) {
 	f, err := parseNumberFormat(template)
-	if err != nil {
+	if err != nil || template == "" {
 		return "", err
 	}
-	if f.roman {
+	switch {
+	case f.roman:
 		return f.romanText(v)
+	case f.exponent && v.Form == types.Finite:
+		return f.scientific(v)
+	case f.exponent:
+		return f.noDigits(), nil
 	}
 	overflow := v.Form != types.Finite
 	digits, frac := "", ""
 	neg := v.Sign() < 0
 	if !overflow {
+		if v, err = f.shifted(v); err != nil {
+			return "", err
+		}
 		r, err := types.NumRound(v, f.post)
 		if err != nil {
 			return "", err
 		}
-		s := types.NumAbs(r).String()
-		digits, frac, _ = strings.Cut(s, ".")
+		digits, frac, _ = strings.Cut(types.NumAbs(r).String(), ".")
 		digits = strings.TrimLeft(digits, "0")
-		if neg && r.Sign() == 0 && digits == "" {
-			// PostgreSQL keeps the sign of what rounds to zero.
-			neg = v.Sign() < 0
-		}
-		overflow = len(digits) > f.pre
+		overflow = max(len(digits), 1) > f.pre
 	}
 	return f.render(digits, frac, neg, overflow), nil
+}
+
+// shifted multiplies a number by the power of ten that V asks for.
+func (f *numberFormat) shifted(v types.Numeric) (types.Numeric, error) {
+	for range f.shift {
+		var err error
+		if v, err = types.NumMul(v, types.NumericFromInt64(10)); err != nil {
+			return v, err
+		}
+	}
+	return v, nil
+}
+
+// charFloat is to_char of a floating point number of so many decimal digits: rounded as printf rounds it, and digits beyond are not shown.
+func charFloat(v float64, precision int, template string) (string, error) {
+	f, err := parseNumberFormat(template)
+	if err != nil || template == "" {
+		return "", err
+	}
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		n, err := types.NumericFromFloat64(v, 1)
+		if err != nil {
+			return "", err
+		}
+		return charNumeric(n, template)
+	}
+	switch {
+	case f.roman:
+		n, err := types.NumericFromFloat64(math.RoundToEven(v), precision)
+		if err != nil {
+			return "", err
+		}
+		return f.romanText(n)
+	case f.exponent:
+		s := strconv.FormatFloat(v, 'e', f.post, 64)
+		if v >= 0 {
+			s = " " + s
+		}
+		return s, nil
+	}
+	neg := math.Signbit(v) && v != 0
+	v = math.Abs(v) * math.Pow10(f.shift)
+	whole := len(strconv.FormatFloat(v, 'f', 0, 64))
+	post := max(0, min(f.post, precision-whole))
+	digits, frac, _ := strings.Cut(strconv.FormatFloat(v, 'f', post, 64), ".")
+	digits = strings.TrimLeft(digits, "0")
+	return f.render(digits, frac, neg, max(len(digits), 1) > f.pre), nil
+}
+
+// scientific writes one digit before the point and the exponent in at least two digits.
+func (f *numberFormat) scientific(v types.Numeric) (string, error) {
+	sign := " "
+	if v.Sign() < 0 {
+		sign, v = "-", types.NumAbs(v)
+	}
+	exp := 0
+	if v.Sign() != 0 {
+		whole, frac, _ := strings.Cut(v.String(), ".")
+		if whole = strings.TrimLeft(whole, "0"); whole != "" {
+			exp = len(whole) - 1
+		} else {
+			exp = -(len(frac) - len(strings.TrimLeft(frac, "0")) + 1)
+		}
+	}
+	mantissa := func() (types.Numeric, error) {
+		m, err := types.ParseNumeric("1e" + strconv.Itoa(-exp))
+		if err == nil {
+			m, err = types.NumMul(v, m)
+		}
+		if err != nil {
+			return m, err
+		}
+		return types.NumRound(m, f.post)
+	}
+	m, err := mantissa()
+	if err == nil && types.CompareNumeric(m, types.NumericFromInt64(10)) >= 0 {
+		exp++
+		m, err = mantissa()
+	}
+	if err != nil {
+		return "", err
+	}
+	e := strconv.Itoa(max(exp, -exp))
+	if len(e) < 2 {
+		e = "0" + e
+	}
+	if exp < 0 {
+		return sign + m.String() + "e-" + e, nil
+	}
+	return sign + m.String() + "e+" + e, nil
+}
+
+// noDigits is what EEEE makes of numbers without digits.
+func (f *numberFormat) noDigits() string {
+	const exponentWidth = 6
+	b := []byte(strings.Repeat("#", f.pre+f.post+exponentWidth))
+	b[0] = ' '
+	b[f.pre+1] = '.'
+	return string(b)
 }
 
 func (f *numberFormat) render(digits, frac string, neg, overflow bool) string {
@@ -194,7 +354,9 @@ func (f *numberFormat) render(digits, frac string, neg, overflow bool) string {
 		case ".":
 			start()
 			afterPoint = true
-			b.WriteByte('.')
+			if f.post > 0 || overflow {
+				b.WriteByte('.')
+			}
 		case ",":
 			if started || pos > first {
 				b.WriteByte(',')
@@ -202,7 +364,7 @@ func (f *numberFormat) render(digits, frac string, neg, overflow bool) string {
 				b.WriteByte(' ')
 			}
 		default:
-			f.mark(&b, t, digits, neg)
+			f.mark(&b, t, digits, neg, overflow)
 		}
 	}
 	start()
@@ -217,7 +379,7 @@ func (f *numberFormat) render(digits, frac string, neg, overflow bool) string {
 }
 
 // mark writes a token that is no digit.
-func (f *numberFormat) mark(b *strings.Builder, t, digits string, neg bool) {
+func (f *numberFormat) mark(b *strings.Builder, t, digits string, neg, overflow bool) {
 	sign := func(minus, plus string) {
 		switch {
 		case neg:
@@ -238,7 +400,7 @@ func (f *numberFormat) mark(b *strings.Builder, t, digits string, neg bool) {
 			b.WriteByte(' ')
 		}
 	case "TH", "th", "Th", "tH":
-		if neg || digits == "" || f.point {
+		if neg || digits == "" || f.point || overflow {
 			return
 		}
 		suffix := ordinalSuffix(digits)
@@ -273,6 +435,9 @@ func (f *numberFormat) romanText(v types.Numeric) (string, error) {
 		}
 	}
 	s := b.String()
+	if f.lower {
+		s = strings.ToLower(s)
+	}
 	if !f.fill && len(s) < romanWidth {
 		s = strings.Repeat(" ", romanWidth-len(s)) + s
 	}
@@ -282,8 +447,13 @@ func (f *numberFormat) romanText(v types.Numeric) (string, error) {
 // toNumber reads a number by a template: digits and signs count, everything else is skipped.
 func toNumber(s, template string) (types.Numeric, error) {
 	f, err := parseNumberFormat(template)
-	if err != nil {
+	switch {
+	case err != nil:
 		return types.Numeric{}, err
+	case f.roman:
+		return types.Numeric{}, pgerr.Newf(pgerr.FeatureNotSupported, "\"RN\" not supported for input")
+	case f.exponent:
+		return types.Numeric{}, pgerr.Newf(pgerr.FeatureNotSupported, "\"EEEE\" not supported for input")
 	}
 	neg := false
 	var digits []byte
