@@ -47,10 +47,19 @@ type Column struct {
 	ACL     []ACL   `json:"acl,omitempty"`
 }
 
+// Layout says where the columns of a table lie in its stored rows once ALTER TABLE has changed them: see types.RowLayout.
+type Layout struct {
+	Base  int          `json:"base"`
+	Slots []types.Slot `json:"slots"`
+}
+
 // Check is a CHECK constraint.
 type Check struct {
 	Name string `json:"name"`
 	Text string `json:"text"`
+	// NotValid: rows older than the constraint were not checked.
+	NotValid bool   `json:"not_valid,omitempty"`
+	Comment  string `json:"comment,omitempty"`
 }
 
 // SourceDef is what CREATE SOURCE says beyond columns.
@@ -74,6 +83,7 @@ type Object struct {
 	Key        []int             `json:"key,omitempty"`        // stored columns
 	Constraint string            `json:"constraint,omitempty"` // name of the primary key, "" when the key is hidden
 	Checks     []Check           `json:"checks,omitempty"`
+	Layout     *Layout           `json:"layout,omitempty"`      // of stored rows; nil: those of the columns in their order
 	Query      string            `json:"query,omitempty"`       // views: the defining query
 	SearchPath []string          `json:"search_path,omitempty"` // in force when it was created
 	Definition string            `json:"definition,omitempty"`  // the statement as given
@@ -358,6 +368,52 @@ func (t *Tx) AddNamespace(name string) error {
 		return pgerr.Newf(pgerr.DuplicateSchema, "schema %q already exists", name)
 	}
 	t.s.spaces[name] = Namespace{OID: uint32(t.NextID()), Name: name}
+	return nil
+}
+
+// RenameNamespace gives a schema and all in it another name.
+func (t *Tx) RenameNamespace(from, to string) error {
+	if strings.HasPrefix(to, "pg_") {
+		return pgerr.Newf(pgerr.ReservedName, "unacceptable schema name %q", to).WithDetail("The prefix \"pg_\" is reserved for system schemas.")
+	}
+	if _, ok := t.s.spaces[to]; ok {
+		return pgerr.Newf(pgerr.DuplicateSchema, "schema %q already exists", to)
+	}
+	n := t.s.spaces[from]
+	n.Name = to
+	delete(t.s.spaces, from)
+	t.s.spaces[to] = n
+	for _, o := range t.s.Objects() {
+		path := o.SearchPath
+		if i := slices.Index(path, from); i >= 0 {
+			path = slices.Clone(path)
+			path[i] = to
+		} else if o.Schema != from {
+			continue
+		}
+		c := *o
+		c.SearchPath = path
+		if c.Schema == from {
+			c.Schema = to
+		}
+		if err := t.Replace(&c); err != nil {
+			return err
+		}
+	}
+	for _, e := range t.s.Enums() {
+		if e.Schema == from {
+			c := *e
+			c.Schema = to
+			t.s.enums[c.OID] = &c
+		}
+	}
+	for _, f := range t.s.Functions() {
+		if f.Schema == from {
+			c := *f
+			c.Schema = to
+			t.s.functions[c.OID] = &c
+		}
+	}
 	return nil
 }
 

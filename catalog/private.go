@@ -106,3 +106,13 @@ func merged[K comparable, V any](base, mine, now map[K]V, same func(a, b V) bool
 	}
 	return out
 }
+
+// With returns the state with a changed copy of an object in its place: for asking what would be.
+func (s *Snapshot) With(o *Object) *Snapshot {
+	c := s.clone()
+	if old, ok := c.objects[o.ID]; ok {
+		delete(c.names, old.Schema+"\x00"+old.Name)
+	}
+	c.objects[o.ID], c.names[o.Schema+"\x00"+o.Name] = o, o
+	return c
+}

@@ -116,7 +116,7 @@ func exampleDB(t testing.TB) *SystemData {
 				{Name: "tags", Type: types.T(types.ArrayOf(types.OIDText))},
 				{Name: "g", Type: types.Int4, Generated: "id + 1"},
 			},
-			Checks: []Check{{"t_id_check", "id > 0"}, {"t_a_check", "(a <> '\"Big\"')"}}, Settings: map[string]string{"on_error": "raise"},
+			Checks: []Check{{Name: "t_id_check", Text: "id > 0"}, {Name: "t_a_check", Text: "(a <> '\"Big\"')"}}, Settings: map[string]string{"on_error": "raise"},
 		})
 		src := add(Object{
 			Kind: Source, Schema: "shop", Name: "s", Columns: []Column{{Name: "k", Type: types.Int8}},

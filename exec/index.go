@@ -38,12 +38,14 @@ type IndexEncoder struct {
 	where *expr.Program
 	env   *expr.Env
 	row   *types.Chunk
+	rel   *Relation
+	of    *types.RowLayout // of row
 	buf   []byte
 }
 
-// NewIndexEncoder prepares the expressions of an index over rows of the given types.
-func NewIndexEncoder(spec *IndexSpec, row []types.Type, lib expr.Library) (*IndexEncoder, error) {
-	x := &IndexEncoder{Spec: spec, row: types.NewChunk(row), env: &expr.Env{Format: types.DefaultFormat()}}
+// NewIndexEncoder prepares the expressions of an index over the rows of a table.
+func NewIndexEncoder(spec *IndexSpec, rel *Relation, lib expr.Library) (*IndexEncoder, error) {
+	x := &IndexEncoder{Spec: spec, rel: rel, env: &expr.Env{Format: types.DefaultFormat()}}
 	for i := range spec.Keys {
 		p, err := expr.Compile(spec.Keys[i].Expr, lib)
 		if err != nil {
@@ -61,12 +63,20 @@ func NewIndexEncoder(spec *IndexSpec, row []types.Type, lib expr.Library) (*Inde
 	return x, nil
 }
 
+// fresh empties the row, which has the columns that the table has now.
+func (x *IndexEncoder) fresh() {
+	if l := x.rel.layout.Load(); x.row == nil || l != x.of {
+		x.of, x.row = l, types.NewChunk(x.rel.Layout().Types)
+	}
+	x.row.Reset()
+}
+
 // Entry returns the key under which an index holds the row, which lies at pk in its table; nil when the index does not hold it. Keys of a
 // unique index that are equal to no other, and all of other indexes, end in pk. The key is valid until the next call. shared reports that
 // another row may not have it.
 func (x *IndexEncoder) Entry(row, pk []byte) (key []byte, shared bool, err error) {
-	x.row.Reset()
-	if err := decodeRow(row, x.row); err != nil {
+	x.fresh()
+	if err := decodeRow(row, x.row, x.of); err != nil {
 		return nil, false, err
 	}
 	if x.where != nil {
@@ -104,8 +114,8 @@ func (x *IndexEncoder) Duplicate(row []byte, creating bool) error {
 		verb = "is duplicated"
 	}
 	err.Constraint = x.Spec.Name
-	x.row.Reset()
-	if derr := decodeRow(row, x.row); derr != nil {
+	x.fresh()
+	if derr := decodeRow(row, x.row, x.of); derr != nil {
 		return err
 	}
 	var labels, vals []string
@@ -258,7 +268,7 @@ func (e *Engine) openIndex(spec *IndexSpec) (*Table, *tableIndex, error) {
 	if t == nil {
 		return nil, nil, pgerr.Newf(pgerr.UndefinedTable, "relation %d does not exist any more", spec.Table)
 	}
-	enc, err := NewIndexEncoder(spec, t.rel.Types, e.cfg.Lib)
+	enc, err := NewIndexEncoder(spec, t.rel, e.cfg.Lib)
 	if err != nil {
 		return nil, nil, err
 	}

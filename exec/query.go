@@ -233,7 +233,8 @@ func pick(full *types.Chunk, columns []int) *types.Chunk {
 }
 
 func (x *oneShot) scanOwn(n *shotNode, v *Version, own map[string][]byte) error {
-	full := types.NewChunk(v.Relation.Types)
+	layout := v.Relation.Layout()
+	full := types.NewChunk(layout.Types)
 	flush := func() error {
 		if full.N == 0 {
 			return nil
@@ -243,7 +244,7 @@ func (x *oneShot) scanOwn(n *shotNode, v *Version, own map[string][]byte) error 
 		return err
 	}
 	add := func(row []byte) error {
-		if err := decodeRow(row, full); err != nil {
+		if err := decodeRow(row, full, layout); err != nil {
 			return err
 		}
 		if full.N >= x.engine.cfg.ChunkRows {
@@ -304,8 +305,9 @@ func (x *oneShot) point(n *shotNode, v *Version, own map[string][]byte) error {
 	if row == nil {
 		return nil
 	}
-	full := types.NewChunk(v.Relation.Types)
-	if err := decodeRow(row, full); err != nil {
+	layout := v.Relation.Layout()
+	full := types.NewChunk(layout.Types)
+	if err := decodeRow(row, full, layout); err != nil {
 		return err
 	}
 	return n.Emit(pick(full, n.plan.Scan.Columns))
@@ -407,5 +409,5 @@ func (v *Version) Lookup(key []types.Datum, c *types.Chunk) (bool, error) {
 	if err != nil || !ok {
 		return false, err
 	}
-	return true, decodeRow(row, c)
+	return true, decodeRow(row, c, v.Relation.Layout())
 }

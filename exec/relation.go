@@ -28,10 +28,33 @@ type Relation struct {
 	Log     *changelog.Log
 
 	engine *Engine
-	job    *Job // nil for tables
+	job    *Job                            // nil for tables
+	layout atomic.Pointer[types.RowLayout] // of tables; replaced by ALTER TABLE
 
 	mu       sync.Mutex
 	versions []*Version // ascending epochs
+}
+
+// Layout says how the rows are stored now; it reads rows of all ages.
+func (r *Relation) Layout() *types.RowLayout {
+	if l := r.layout.Load(); l != nil {
+		return l
+	}
+	return &types.RowLayout{Types: r.Types}
+}
+
+// SetLayout changes how the rows of a table are read and logged from the next epoch on. Rows that are there must be readable with it.
+func (e *Engine) SetLayout(ctx context.Context, id uint64, l *types.RowLayout) error {
+	set := func() {
+		if t := e.tables.byID[id]; t != nil {
+			t.rel.layout.Store(l)
+		}
+	}
+	if e.acker == nil { // before Start nobody else is there
+		set()
+		return nil
+	}
+	return e.clock.call(ctx, set)
 }
 
 // Version is the immutable content of a relation at an epoch. It stays readable while it is pinned.

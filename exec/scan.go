@@ -112,13 +112,15 @@ type versionScan struct {
 	view    int
 	it      *state.Iter
 	full    *types.Chunk // all stored columns, decoded
-	out     types.Chunk  // the picked ones
+	layout  *types.RowLayout
+	out     types.Chunk // the picked ones
 }
 
 func newVersionScan(v *Version, columns []int, share, of, rows int) *versionScan {
 	s := &versionScan{v: v, columns: columns, share: share, of: of, rows: rows, view: -1}
 	if v != nil {
-		s.full = types.NewChunk(v.Relation.Types)
+		s.layout = v.Relation.Layout()
+		s.full = types.NewChunk(s.layout.Types)
 		s.out.Cols = make([]*types.Vector, len(columns))
 		for i, c := range columns {
 			s.out.Cols[i] = s.full.Cols[c]
@@ -145,7 +147,7 @@ func (s *versionScan) next() (*types.Chunk, error) {
 			s.it = s.v.views[s.view].ScanAll()
 		}
 		for s.full.N < s.rows && s.it.Next() {
-			if err := decodeRow(s.it.Value(), s.full); err != nil {
+			if err := decodeRow(s.it.Value(), s.full, s.layout); err != nil {
 				return nil, err
 			}
 		}
@@ -166,8 +168,8 @@ func (s *versionScan) next() (*types.Chunk, error) {
 	return &s.out, nil
 }
 
-func decodeRow(b []byte, c *types.Chunk) error {
-	if _, err := types.DecodeRow(b, c.Cols); err != nil {
+func decodeRow(b []byte, c *types.Chunk, l *types.RowLayout) error {
+	if err := l.Decode(b, c.Cols); err != nil {
 		return err
 	}
 	c.PushWeight(1)

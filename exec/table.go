@@ -348,7 +348,7 @@ func (tb *tables) apply(writes []TableWrite, undo []undoStep) ([]undoStep, error
 			switch {
 			case ch.Old == nil && ok && !ch.Absent:
 				return undo, w.duplicate(ch.New)
-			case ch.Old == nil && ok, ch.Old != nil && (!ok || string(cur) != string(ch.Old)):
+			case ch.Old == nil && ok, ch.Old != nil && (!ok || !t.rel.Layout().Same(cur, ch.Old)):
 				return undo, errConcurrentUpdate()
 			}
 			step := undoStep{part: t.part, key: ch.Key}
@@ -375,8 +375,9 @@ func (tb *tables) apply(writes []TableWrite, undo []undoStep) ([]undoStep, error
 func (w *TableWrite) duplicate(row []byte) error {
 	err := pgerr.Newf(pgerr.UniqueViolation, "duplicate key value violates unique constraint %q", w.Constraint)
 	err.Table, err.Constraint = w.Table.Name, w.Constraint
-	c := types.NewChunk(w.Table.Types)
-	if _, derr := types.DecodeRow(row, c.Cols); derr != nil {
+	layout := w.Table.Layout()
+	c := types.NewChunk(layout.Types)
+	if derr := layout.Decode(row, c.Cols); derr != nil {
 		return err
 	}
 	names, vals := "", ""
@@ -405,7 +406,7 @@ func (tb *tables) record(epoch uint64, good []*commitReq) []*Table {
 			c, known := seen[w.Table.ID]
 			if !known {
 				changed = append(changed, tab)
-				c = types.NewChunk(tab.rel.Types)
+				c = types.NewChunk(tab.rel.Layout().Types)
 			}
 			if tab.rel.Log.HasReaders() {
 				c = tab.log(epoch, c, w.Changes)
@@ -433,9 +434,9 @@ func (t *Table) log(epoch uint64, c *types.Chunk, changes []Change) *types.Chunk
 			}
 			if c.N == types.MaxChunkRows {
 				t.rel.Log.Append(epoch, c)
-				c = types.NewChunk(t.rel.Types)
+				c = types.NewChunk(t.rel.Layout().Types)
 			}
-			if _, err := types.DecodeRow(row.b, c.Cols); err != nil {
+			if err := t.rel.Layout().Decode(row.b, c.Cols); err != nil {
 				// The row was encoded by this process a moment ago: a failure is a bug in the codec.
 				panic(fmt.Sprintf("table %s: row does not decode: %v", t.rel.Name, err))
 			}
@@ -555,7 +556,7 @@ func (e *Engine) Replay(from uint64) (uint64, error) {
 					return err
 				}
 				if t.rel.Log.HasReaders() {
-					if c := t.log(epoch, types.NewChunk(t.rel.Types), changes); c.N > 0 {
+					if c := t.log(epoch, types.NewChunk(t.rel.Layout().Types), changes); c.N > 0 {
 						t.rel.Log.Append(epoch, c)
 					}
 				}

@@ -108,6 +108,25 @@ func (b *binder) generate(rel *Relation, row []*expr.Expr) error {
 	return nil
 }
 
+// generateOnce is generate for a new row, in which an expression may give another result each time: generated columns see the one result.
+func (b *binder) generateOnce(rel *Relation, n *node, row []*expr.Expr) (*node, error) {
+	generated, volatile := false, false
+	for i := range rel.Columns {
+		generated = generated || rel.Columns[i].Generated != nil
+		volatile = volatile || b.volatileExpr(row[i])
+	}
+	if generated && volatile {
+		ids := make([]int, len(row))
+		exprs := make([]*expr.Expr, len(row))
+		for i, e := range row {
+			ids[i], exprs[i] = b.md.add(rel.Columns[i].Name, rel.Columns[i].Type), e
+			row[i] = b.md.ref(ids[i])
+		}
+		n = b.md.extend(n, ids, exprs)
+	}
+	return n, b.generate(rel, row)
+}
+
 // notGiven refuses values for columns that compute themselves.
 func notGiven(c *RelColumn, overriding string, update bool) error {
 	if c.Generated == nil && (c.Identity != "always" || overriding != "") {

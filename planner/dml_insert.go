@@ -31,7 +31,7 @@ func (b *binder) insert(s *sql.Insert) (*PlannedChange, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = b.generate(rel, row); err != nil {
+	if n, err = b.generateOnce(rel, n, row); err != nil {
 		return nil, err
 	}
 	p := &PlannedChange{Target: rel}

@@ -68,15 +68,16 @@ func (d *dispatch) change(st sql.Statement) error {
 
 // changer executes one INSERT, UPDATE or DELETE.
 type changer struct {
-	d     *dispatch
-	p     *prepared
-	obj   *catalog.Object
-	rel   *exec.Relation
-	w     *tableWrites
-	rows  int64
-	seen  map[string]bool // keys of the rows that the statement has updated
-	moves []move
-	early bool // duplicates are found by the statement, not by the commit
+	d      *dispatch
+	p      *prepared
+	obj    *catalog.Object
+	rel    *exec.Relation
+	layout *types.RowLayout // of the rows it makes
+	w      *tableWrites
+	rows   int64
+	seen   map[string]bool // keys of the rows that the statement has updated
+	moves  []move
+	early  bool // duplicates are found by the statement, not by the commit
 	// updated are the keys of rows whose place in unique indexes is looked at when all have moved.
 	updated []string
 
@@ -113,6 +114,9 @@ func (c *changer) run() error {
 		return err
 	}
 	c.rel = rels[0]
+	if c.layout, err = layoutOf(c.obj); err != nil {
+		return err
+	}
 	c.env = ss.env(c.d.args)
 	if err := c.compile(); err != nil {
 		return err
@@ -258,7 +262,7 @@ func (c *changer) encode(ch *types.Chunk, r int) (key, row []byte) {
 	for _, k := range c.obj.Key {
 		key = types.AppendKey(key, ch.Cols[k], r, false, false)
 	}
-	return key, types.AppendRow(nil, ch.Cols, r)
+	return key, c.layout.Append(nil, ch.Cols, r)
 }
 
 func (c *changer) insert(ch *types.Chunk, extra []*types.Vector, r int, current *exec.Version) error {
@@ -344,9 +348,9 @@ func (c *changer) current(v *exec.Version, key []byte) (row []byte, ok bool, err
 
 // conflict is ON CONFLICT DO UPDATE of one row.
 func (c *changer) conflict(oc *planner.PlannedConflict, existing, key []byte, proposed *types.Chunk, r int) error {
-	both := types.NewChunk(append(append([]types.Type(nil), c.rel.Types...), c.rel.Types...))
-	n := len(c.rel.Types)
-	if _, err := types.DecodeRow(existing, both.Cols[:n]); err != nil {
+	both := types.NewChunk(append(append([]types.Type(nil), c.layout.Types...), c.layout.Types...))
+	n := len(c.layout.Types)
+	if err := c.layout.Decode(existing, both.Cols[:n]); err != nil {
 		return err
 	}
 	for i, v := range both.Cols[n:] {
@@ -362,7 +366,7 @@ func (c *changer) conflict(oc *planner.PlannedConflict, existing, key []byte, pr
 			return nil
 		}
 	}
-	next := types.NewChunk(c.rel.Types)
+	next := types.NewChunk(c.layout.Types)
 	for i, e := range oc.Set {
 		v, err := c.eval(e, both)
 		if err != nil {
@@ -448,8 +452,8 @@ func (c *changer) applyMoves(current *exec.Version) error {
 			return err
 		}
 		if taken {
-			ch := types.NewChunk(c.rel.Types)
-			if _, err := types.DecodeRow(m.row, ch.Cols); err != nil {
+			ch := types.NewChunk(c.layout.Types)
+			if err := c.layout.Decode(m.row, ch.Cols); err != nil {
 				return err
 			}
 			return c.duplicate(ch, 0)
@@ -480,7 +484,7 @@ func (c *changer) withRowID(ch *types.Chunk, r int) *types.Chunk {
 	if c.obj.Constraint != "" {
 		return ch
 	}
-	one := types.NewChunk(c.rel.Types)
+	one := types.NewChunk(c.layout.Types)
 	for i, v := range one.Cols {
 		v.Append(ch.Cols[i], r)
 	}

@@ -248,7 +248,7 @@ func (d *dispatch) pointRead(p *prepared) error {
 	if err := d.w.RowDescription(fields(p.columns, p.origins, d.formats)); err != nil {
 		return err
 	}
-	c := types.NewChunk(rel.Types)
+	c := types.NewChunk(rel.Layout().Types)
 	found, err := v.Lookup(key, c)
 	if err != nil {
 		return err

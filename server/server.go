@@ -475,7 +475,10 @@ func (s *Server) openTable(ctx context.Context, o *catalog.Object) error {
 		return err
 	}
 	s.tables.Store(o.ID, &tableState{write: newSchemaLock()})
-	return nil
+	if o.Layout == nil {
+		return nil
+	}
+	return s.setLayout(ctx, o)
 }
 
 // initRowNumbers continues the hidden row numbers of a keyless table after the largest one there is.
@@ -488,8 +491,8 @@ func (s *Server) initRowNumbers(o *catalog.Object) error {
 	if err != nil || !ok {
 		return err
 	}
-	c := types.NewChunk(rel.Types)
-	if _, err := types.DecodeRow(row, c.Cols); err != nil {
+	c := types.NewChunk(rel.Layout().Types)
+	if err := rel.Layout().Decode(row, c.Cols); err != nil {
 		return err
 	}
 	s.tableState(o.ID).nextRow.Store(c.Cols[o.Key[0]].Int[0])

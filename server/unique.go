@@ -25,7 +25,7 @@ func (w *tableWrites) keep(ss *session, table *catalog.Object) error {
 		if err != nil {
 			return err
 		}
-		enc, err := exec.NewIndexEncoder(spec, w.rel.Types, ss.srv.registry)
+		enc, err := exec.NewIndexEncoder(spec, w.rel, ss.srv.registry)
 		if err != nil {
 			return err
 		}

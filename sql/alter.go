@@ -47,7 +47,15 @@ func (p *parser) alter() Statement {
 		return s
 	}
 	for {
-		a.Actions = append(a.Actions, p.alterAction())
+		if len(a.Actions) > 0 && (p.Is("rename") || p.IsN("set", "schema")) {
+			p.Syntax()
+		}
+		act := p.alterAction()
+		a.Actions = append(a.Actions, act)
+		switch act.Kind {
+		case AlterRename, AlterRenameColumn, AlterRenameConstraint, AlterSetSchema: // alone, as in PostgreSQL
+			return a
+		}
 		if !p.Accept(",") {
 			return a
 		}

@@ -1,0 +1,269 @@
+package server
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/streamdb/streamdb/catalog"
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/sql"
+)
+
+// alter runs ALTER of everything but roles, types and the options of sequences. Several actions happen all or not at all.
+func (d *dispatch) alter(st *sql.AlterObject) error {
+	if st.Kind == sql.KindSystem {
+		for _, a := range st.Actions {
+			for _, o := range a.Options {
+				if err := d.ss.srv.alterSystem(o.Name, o.Value, a.Kind == sql.AlterReset); err != nil {
+					return atPos(err, o.Pos)
+				}
+			}
+		}
+		return d.complete("ALTER SYSTEM")
+	}
+	tag := "ALTER " + strings.ToUpper(string(st.Kind))
+	if err := d.beginSchema(); err != nil {
+		return err
+	}
+	if st.Kind == sql.KindSchema {
+		if err := d.alterSchema(st); err != nil {
+			return err
+		}
+		return d.complete(tag)
+	}
+	o, ok := d.ss.resolve(st.Name)
+	if !ok {
+		if !st.IfExists {
+			return atNowhere(undefinedRelation(st.Name))
+		}
+		if err := d.ss.notice("NOTICE", pgerr.SuccessfulCompletion, "relation %q does not exist, skipping", st.Name.Key()); err != nil {
+			return err
+		}
+		return d.complete(tag)
+	}
+	if want, known := dropKinds[st.Kind]; known && o.Kind != want && st.Kind != sql.KindTable {
+		return pgerr.Newf(pgerr.WrongObjectType, "%q is not %s %s", o.Name, article(string(st.Kind)), st.Kind)
+	}
+	for i := range st.Actions {
+		cur, ok := d.ss.snapshot().Get(o.ID)
+		if !ok {
+			return undefinedRelation(st.Name)
+		}
+		if err := d.alterAction(st, &st.Actions[i], cur); err != nil {
+			return err
+		}
+	}
+	return d.complete(tag)
+}
+
+// beginSchema locks the schema and makes the statement's changes a transaction: those that it makes before an error are undone.
+func (d *dispatch) beginSchema() error {
+	ss := d.ss
+	if ss.tx.schema != nil {
+		return nil
+	}
+	if err := ss.srv.ddl.lock(d.ctx); err != nil {
+		return err
+	}
+	ss.tx.schema = &schemaTx{private: ss.srv.catalog.Begin()}
+	return nil
+}
+
+func (d *dispatch) alterAction(st *sql.AlterObject, x *sql.AlterAction, o *catalog.Object) error {
+	switch x.Kind {
+	case sql.AlterRename:
+		return d.rename(o, o.Schema, x.NewName.Name)
+	case sql.AlterSetSchema:
+		return d.setSchema(o, x)
+	case sql.AlterRenameColumn:
+		return d.renameColumn(o, x)
+	case sql.AlterRenameConstraint:
+		return d.renameConstraint(o, x)
+	case sql.AlterOwner:
+		return nil
+	}
+	if o.Kind == catalog.Table {
+		return d.alterTable(x, o)
+	}
+	if (x.Kind == sql.AlterSetDefault || x.Kind == sql.AlterDropDefault) && o.Kind == catalog.View {
+		return pgerr.Newf(pgerr.FeatureNotSupported, "defaults of a view's columns are not supported: views cannot be written to").At(x.Pos)
+	}
+	return pgerr.Newf(pgerr.WrongObjectType, "ALTER action cannot be performed on relation %q", o.Name).At(x.Pos).
+		WithDetail("This operation is not supported for %ss.", o.Kind)
+}
+
+// changeNames stores a changed object after the views over it were made to follow, which is the case when they mean the same as before.
+func (d *dispatch) changeNames(o *catalog.Object, from, to string) error {
+	before := d.ss.snapshot()
+	return d.ss.update(func(tx *catalog.Tx) error {
+		if err := tx.Replace(o); err != nil {
+			return err
+		}
+		return d.viewsFollow(tx, before, []uint64{o.ID}, from, to)
+	})
+}
+
+func (d *dispatch) rename(o *catalog.Object, schema, name string) error {
+	if d.ss.snapshot().RelationNamed(schema, name) {
+		return pgerr.Newf(pgerr.DuplicateTable, "relation %q already exists", name)
+	}
+	c := *o
+	c.Name, c.Schema = name, schema
+	return d.changeNames(&c, o.Name, name)
+}
+
+func (d *dispatch) setSchema(o *catalog.Object, x *sql.AlterAction) error {
+	schema := x.NewName.Name
+	if _, ok := d.ss.snapshot().Namespace(schema); !ok {
+		return pgerr.Newf(pgerr.InvalidSchemaName, "schema %q does not exist", schema)
+	}
+	if catalog.IsSystemSchema(schema) {
+		return pgerr.Newf(pgerr.InsufficientPrivilege, "permission denied for schema %s", schema)
+	}
+	if schema == o.Schema {
+		return nil
+	}
+	if o.Kind == catalog.Sequence && o.Sequence.OwnerTable != 0 {
+		return pgerr.Newf(pgerr.FeatureNotSupported, "cannot move an owned sequence into another schema").
+			WithDetail("Sequence \"%s\" is linked to a table.", o.Name)
+	}
+	if d.ss.snapshot().RelationNamed(schema, o.Name) {
+		return pgerr.Newf(pgerr.DuplicateTable, "relation %q already exists in schema %q", o.Name, schema)
+	}
+	before := d.ss.snapshot()
+	return d.ss.update(func(tx *catalog.Tx) error {
+		moved := append([]*catalog.Object{o}, before.IndexesOf(o.ID)...)
+		moved = append(moved, before.OwnedSequences(o.ID)...)
+		for _, m := range moved {
+			c := *m
+			c.Schema = schema
+			if err := tx.Replace(&c); err != nil {
+				return err
+			}
+		}
+		return d.viewsFollow(tx, before, []uint64{o.ID}, o.Name, schema+"\x00"+o.Name)
+	})
+}
+
+func (d *dispatch) alterSchema(st *sql.AlterObject) error {
+	for i := range st.Actions {
+		x := &st.Actions[i]
+		switch x.Kind {
+		case sql.AlterOwner:
+			continue
+		case sql.AlterRename:
+		default:
+			return pgerr.Newf(pgerr.FeatureNotSupported, "this form of ALTER SCHEMA is not supported").At(x.Pos).WithHint("RENAME TO is.")
+		}
+		old, name := st.Name.Name, x.NewName.Name
+		before := d.ss.snapshot()
+		n, ok := before.Namespace(old)
+		if !ok {
+			return pgerr.Newf(pgerr.InvalidSchemaName, "schema %q does not exist", old)
+		}
+		if !catalog.IsUserID(uint64(n.OID)) {
+			return pgerr.Newf(pgerr.FeatureNotSupported, "schema %q cannot be renamed", old)
+		}
+		if err := d.ss.update(func(tx *catalog.Tx) error {
+			if err := tx.RenameNamespace(old, name); err != nil {
+				return err
+			}
+			var ids []uint64
+			for _, o := range before.Objects() {
+				if o.Schema == old {
+					ids = append(ids, o.ID)
+				}
+			}
+			return d.viewsFollow(tx, before, ids, old, name)
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *dispatch) renameColumn(o *catalog.Object, x *sql.AlterAction) error {
+	i := userColumn(o, x.Name.Name)
+	if i < 0 {
+		return pgerr.Newf(pgerr.UndefinedColumn, "column %q does not exist", x.Name.Name)
+	}
+	if userColumn(o, x.NewName.Name) >= 0 || x.NewName.Name == rowIDColumn {
+		return pgerr.Newf(pgerr.DuplicateColumn, "column %q of relation %q already exists", x.NewName.Name, o.Name)
+	}
+	if o.Kind == catalog.Source || o.Kind == catalog.Sequence || o.Kind == catalog.Index {
+		return pgerr.Newf(pgerr.WrongObjectType, "cannot rename columns of relation %q", o.Name).WithDetail("This operation is not supported for %ss.", o.Kind)
+	}
+	from, to := x.Name.Name, x.NewName.Name
+	c := *o
+	c.Columns, c.Checks = slices.Clone(o.Columns), slices.Clone(o.Checks)
+	c.Columns[i].Name = to
+	a := &alteration{d: d, old: o, o: &c}
+	was := &alteration{d: d, old: o, o: o}
+	var err error
+	follow := func(text string) string {
+		if err != nil || !was.names(text, i) {
+			return text
+		}
+		out := renamedIn(text, from, to)
+		if !a.names(out, i) {
+			err = pgerr.Newf(pgerr.FeatureNotSupported, "column %q cannot be renamed: the expression %s names it", from, text).At(x.Pos)
+		}
+		return out
+	}
+	for k := range c.Columns {
+		c.Columns[k].Generated = follow(c.Columns[k].Generated)
+	}
+	for k := range c.Checks {
+		c.Checks[k].Text = follow(c.Checks[k].Text)
+	}
+	var indexes []*catalog.Object
+	for _, index := range d.ss.snapshot().IndexesOf(o.ID) {
+		n, def := *index, *index.Index
+		def.Where, def.Keys = follow(def.Where), slices.Clone(def.Keys)
+		for k := range def.Keys {
+			if def.Keys[k].Column < 0 {
+				def.Keys[k].Expr = follow(def.Keys[k].Expr)
+			}
+		}
+		n.Index = &def
+		indexes = append(indexes, &n)
+	}
+	if err != nil {
+		return err
+	}
+	before := d.ss.snapshot()
+	return d.ss.update(func(tx *catalog.Tx) error {
+		for _, o := range append(indexes, &c) {
+			if err := tx.Replace(o); err != nil {
+				return err
+			}
+		}
+		return d.viewsFollow(tx, before, []uint64{o.ID}, from, to)
+	})
+}
+
+func (d *dispatch) renameConstraint(o *catalog.Object, x *sql.AlterAction) error {
+	snap, name := d.ss.snapshot(), x.NewName.Name
+	for _, index := range snap.IndexesOf(o.ID) {
+		if index.Name == x.Name.Name && index.Index.Constraint {
+			return d.rename(index, index.Schema, name)
+		}
+	}
+	c := *o
+	c.Checks = slices.Clone(o.Checks)
+	if slices.ContainsFunc(c.Checks, func(k catalog.Check) bool { return k.Name == name }) || o.Constraint != "" && o.Constraint == name {
+		return pgerr.Newf(pgerr.DuplicateObject, "constraint %q for relation %q already exists", name, o.Name)
+	}
+	switch i := slices.IndexFunc(c.Checks, func(k catalog.Check) bool { return k.Name == x.Name.Name }); {
+	case i >= 0:
+		c.Checks[i].Name = name
+	case o.Constraint != "" && o.Constraint == x.Name.Name:
+		if snap.RelationNamed(o.Schema, name) {
+			return pgerr.Newf(pgerr.DuplicateTable, "relation %q already exists", name)
+		}
+		c.Constraint = name
+	default:
+		return pgerr.Newf(pgerr.UndefinedObject, "constraint %q for table %q does not exist", x.Name.Name, o.Name)
+	}
+	return d.ss.update(func(tx *catalog.Tx) error { return tx.Replace(&c) })
+}

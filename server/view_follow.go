@@ -1,0 +1,134 @@
+package server
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/streamdb/streamdb/catalog"
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/planner"
+	"github.com/streamdb/streamdb/sql"
+)
+
+// viewsFollow rewrites, after a change of names, the definitions of the views that use the relations with the given ids, so that each means
+// what it meant: its plan, which names nothing, must be the same. A view that cannot be made to follow refuses the change.
+func (d *dispatch) viewsFollow(tx *catalog.Tx, before *catalog.Snapshot, ids []uint64, from, to string) error {
+	for _, v := range before.Objects() {
+		if v.Kind != catalog.View && v.Kind != catalog.MaterializedView || !slices.ContainsFunc(v.DependsOn, func(id uint64) bool { return slices.Contains(ids, id) }) {
+			continue
+		}
+		was, err := d.meaning(before, v, v.Query)
+		if err != nil {
+			return err
+		}
+		now, ok := tx.Snapshot().Get(v.ID)
+		if !ok {
+			continue
+		}
+		found := false
+		for _, text := range [...]string{now.Query, renamedIn(now.Query, from, to)} {
+			if is, err := d.meaning(tx.Snapshot(), now, text); err != nil || is != was {
+				continue
+			}
+			found = true
+			if text != now.Query {
+				c := *now
+				c.Query = text
+				c.Definition = definitionOf(&c)
+				if err := tx.Replace(&c); err != nil {
+					return err
+				}
+			}
+			break
+		}
+		if !found {
+			return pgerr.Newf(pgerr.FeatureNotSupported, "cannot rename because %s uses the name in a way that cannot be followed", d.describe(v)).
+				WithHint("Drop the view first, and create it again afterwards.")
+		}
+	}
+	return nil
+}
+
+// meaning is the plan of a view's query with all names left out.
+func (d *dispatch) meaning(snap *catalog.Snapshot, v *catalog.Object, text string) (string, error) {
+	stmts, err := sql.Parse(text)
+	if err != nil {
+		return "", err
+	}
+	q, ok := stmts[0].(*sql.Query)
+	if !ok || len(stmts) != 1 {
+		return "", pgerr.Newf(pgerr.InternalError, "the definition of %q is no query", v.Name)
+	}
+	opts := d.ss.planOptions(snap, nil)
+	opts.SearchPath, opts.Catalog = v.SearchPath, d.ss.srv.planCatalog(snap, v.SearchPath)
+	p, err := planner.PlanQuery(q, opts)
+	if err != nil {
+		return "", err
+	}
+	data, err := json.Marshal(p.Plan)
+	if err != nil {
+		return "", err
+	}
+	var tree any
+	if err := json.Unmarshal(data, &tree); err != nil {
+		return "", err
+	}
+	data, err = json.Marshal(nameless(tree))
+	return string(data), err
+}
+
+// nameless removes names and positions in the text from a decoded plan.
+func nameless(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, x := range v {
+			switch strings.ToLower(k) {
+			case "name", "pos", "names", "labels", "text":
+				delete(v, k)
+			default:
+				v[k] = nameless(x)
+			}
+		}
+	case []any:
+		for i, x := range v {
+			v[i] = nameless(x)
+		}
+	}
+	return v
+}
+
+// renamedIn replaces a name in a text of SQL wherever it stands as a name: not as that of a function or a type. A new name with a NUL in it
+// is a qualified one.
+func renamedIn(text, from, to string) string {
+	toks, err := sql.Names(text)
+	if err != nil {
+		return text
+	}
+	parts := strings.Split(to, "\x00")
+	for i := range parts {
+		parts[i] = sql.QuoteIdent(parts[i])
+	}
+	var b strings.Builder
+	at := 0
+	for _, t := range toks {
+		if t.Name != from || t.Call || t.Type || len(parts) > 1 && t.Qualified {
+			continue
+		}
+		b.WriteString(text[at:t.Pos])
+		b.WriteString(strings.Join(parts, "."))
+		at = t.End
+	}
+	return b.String() + text[at:]
+}
+
+// definitionOf prints the statement that makes a view again.
+func definitionOf(o *catalog.Object) string {
+	var names []string
+	for _, c := range o.Columns {
+		if !c.Hidden {
+			names = append(names, sql.QuoteIdent(c.Name))
+		}
+	}
+	return "CREATE " + strings.ToUpper(string(o.Kind)) + " " + qualified(o) + " (" + strings.Join(names, ", ") + ") AS " + o.Query
+}
