@@ -29,14 +29,15 @@ func (s keySpan) holds(key []byte) bool {
 
 // indexScan is a scan of a part of a table by its primary key or an index.
 type indexScan struct {
-	x     *oneShot
-	n     *shotNode
-	plan  *plan.IndexScan
-	v     *Version
-	own   map[string][]byte
-	spans []keySpan
-	full  *types.Chunk
-	want  int // rows of the chunk being filled
+	x      *oneShot
+	n      *shotNode
+	plan   *plan.IndexScan
+	v      *Version
+	own    map[string][]byte
+	spans  []keySpan
+	layout *types.RowLayout
+	full   *types.Chunk
+	want   int // rows of the chunk being filled
 }
 
 // scanIndex reads what the plan's index scan names; used is false when the table has to be read whole.
@@ -52,7 +53,8 @@ func (x *oneShot) scanIndex(n *shotNode, v *Version, own map[string][]byte) (use
 	if s.spans, err = x.spans(p); err != nil || len(s.spans) == 0 {
 		return true, err
 	}
-	s.full = types.NewChunk(v.Relation.Types)
+	s.layout = v.Relation.Layout()
+	s.full = types.NewChunk(s.layout.Types)
 	if p.Ordered {
 		s.want = min(s.want, firstIndexRows)
 		if view == nil {
@@ -222,7 +224,7 @@ func (s *indexScan) each(view *state.View, backward bool, f func(key, val []byte
 }
 
 func (s *indexScan) add(row []byte) error {
-	if err := decodeRow(row, s.full); err != nil {
+	if err := decodeRow(row, s.full, s.layout); err != nil {
 		return err
 	}
 	if s.full.N >= s.want {
@@ -293,7 +295,7 @@ func (s *indexScan) ownEntries() ([]ownEntry, error) {
 	for _, k := range s.plan.Keys {
 		spec.Keys = append(spec.Keys, IndexKey{Expr: k.Expr, Desc: k.Desc, NullsFirst: k.NullsFirst})
 	}
-	enc, err := NewIndexEncoder(spec, s.v.Relation.Types, s.x.engine.cfg.Lib)
+	enc, err := NewIndexEncoder(spec, s.v.Relation, s.x.engine.cfg.Lib)
 	if err != nil {
 		return nil, err
 	}
