@@ -207,6 +207,9 @@ func (d *testDB) Type(string, string) (types.OID, bool) { return 0, false }
 // EnumValues implements planner.Catalog.
 func (d *testDB) EnumValues(types.OID) []string { return nil }
 
+// Functions implements planner.Catalog.
+func (d *testDB) Functions(string, string) []*planner.Function { return nil }
+
 // SchemaExists implements planner.Catalog.
 func (d *testDB) SchemaExists(name string) bool { return name == "public" }
 

@@ -58,6 +58,13 @@ type srfCollector struct{ items []srfItem }
 func (x *exprCtx) call(e *pgext.Call) (*expr.Expr, error) {
 	b, pos := x.b, x.b.pos(e.Pos)
 	e = b.schemaCall(e)
+	f, given, err := x.routine(e)
+	if err != nil {
+		return nil, err
+	}
+	if f != nil {
+		return x.inline(f, given, pos)
+	}
 	if e.Schema != "" && e.Schema != "pg_catalog" {
 		if !b.o.Catalog.SchemaExists(e.Schema) {
 			return nil, pgerr.Newf(pgerr.InvalidSchemaName, "schema \"%s\" does not exist", e.Schema).At(pos)

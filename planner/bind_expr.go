@@ -237,6 +237,11 @@ func numberConst(text string, pos int) (*expr.Expr, error) {
 const maxParams = 65535
 
 func (b *binder) param(e *pgext.Param) (*expr.Expr, error) {
+	if n := len(b.frames); n > 0 {
+		if fr := b.frames[n-1]; e.N >= 1 && e.N <= len(fr.ids) {
+			return b.md.ref(fr.ids[e.N-1]), nil
+		}
+	}
 	if e.N > maxParams { // of those before it, at least one is not used, so that nothing tells its type
 		return nil, pgerr.Newf(pgerr.IndeterminateDatatype, "could not determine data type of parameter $1")
 	}

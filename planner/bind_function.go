@@ -28,6 +28,24 @@ func (b *binder) tableFunction(f *pgext.TableFunction, lat *scope, ev *env) (*no
 	pos := b.pos(f.Pos)
 	t := &rangeTable{name: f.Alias}
 	x := &exprCtx{b: b, sc: lat, ev: ev, clause: "functions in FROM"}
+	for _, item := range f.Funcs {
+		c, ok := pgext.ExprOf(item.X).(*pgext.Call)
+		if !ok || len(b.routines(c.Schema, c.Name)) == 0 {
+			continue
+		}
+		in := &exprCtx{b: b, sc: lat, ev: ev, clause: x.clause}
+		fn, args, err := in.routine(c)
+		if err != nil {
+			return nil, nil, err
+		}
+		if fn == nil || !fn.Set {
+			continue
+		}
+		if len(f.Funcs) > 1 {
+			return nil, nil, pgerr.Newf(pgerr.FeatureNotSupported, "ROWS FROM with functions in language SQL is not supported").At(pos)
+		}
+		return b.fromRoutine(f, fn, args, in.applies, b.pos(c.Pos))
+	}
 	un := &node{op: opUnnest}
 	var scalars []int
 	var scalarExprs []*expr.Expr

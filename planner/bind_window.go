@@ -40,6 +40,9 @@ func (x *exprCtx) window(e *pgext.WindowCall) (*expr.Expr, error) {
 		return nil, pgerr.Newf(pgerr.WindowingError, "window functions are not allowed in %s", x.place()).At(pos)
 	}
 	kind := x.kindOf(e.Call)
+	if kind == functions.Scalar && len(b.routines(e.Call.Schema, e.Call.Name)) > 0 {
+		return nil, pgerr.Newf(pgerr.WrongObjectType, "OVER specified, but %s is not a window function nor an aggregate function", e.Call.Name).At(pos)
+	}
 	if kind != functions.Aggregate && kind != functions.Window {
 		if _, err := b.reg.ResolveFunction(e.Call.Name, nil); err != nil && len(b.reg.Lookup(e.Call.Name)) == 0 {
 			args, aerr := x.callArgs(e.Call)

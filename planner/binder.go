@@ -33,7 +33,9 @@ type binder struct {
 	// scanned are the columns made by scans; marked names the FROM items whose rows need a mark (see absentRow).
 	scanned map[int]bool
 	marked  map[string]bool
-	works   int // recursive queries so far
+	// frames are the calls of functions that are being inlined, innermost last.
+	frames []*frame
+	works  int // recursive queries so far
 	// changes are the statements of the WITH clause that change data, before their plans. Root is the surroundings of such a statement
 	// itself, inner tells that it is one.
 	changes []sql.Statement

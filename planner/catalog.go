@@ -13,6 +13,8 @@ type Catalog interface {
 	// Relation finds a relation; schema "" means along the search path.
 	Relation(schema, name string) (*Relation, bool)
 	SchemaExists(name string) bool
+	// Functions lists the functions of users called name; schema "" means along the search path.
+	Functions(schema, name string) []*Function
 	functions.UserTypes
 }
 

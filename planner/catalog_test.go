@@ -34,6 +34,8 @@ func (c *fakeCatalog) TypeName(types.OID) (string, bool)     { return "", false 
 func (c *fakeCatalog) Type(string, string) (types.OID, bool) { return 0, false }
 func (c *fakeCatalog) EnumValues(types.OID) []string         { return nil }
 
+func (c *fakeCatalog) Functions(string, string) []*planner.Function { return nil }
+
 func (c *fakeCatalog) SchemaExists(name string) bool { return name == "public" || name == "pg_catalog" }
 
 func (c *fakeCatalog) define(t testing.TB, line string) {

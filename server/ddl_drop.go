@@ -76,6 +76,9 @@ func (d *dispatch) drop(st *sql.Drop) error {
 			if err := d.schemaHasEnums(snap, n.Name, st.Cascade); err != nil {
 				return err
 			}
+			if err := d.schemaHasFunctions(snap, n.Name, st.Cascade); err != nil {
+				return err
+			}
 			spaces = append(spaces, n.Name)
 			for _, o := range snap.Objects() {
 				if o.Schema == n.Name && o.Kind != catalog.Index {
@@ -123,6 +126,11 @@ func (d *dispatch) drop(st *sql.Drop) error {
 			for _, s := range spaces {
 				for _, e := range enumsIn(tx.Snapshot(), s) {
 					tx.RemoveEnum(e.OID)
+				}
+				for _, f := range tx.Snapshot().Functions() {
+					if f.Schema == s {
+						tx.RemoveFunction(f.OID)
+					}
 				}
 				tx.RemoveNamespace(s)
 			}

@@ -118,6 +118,10 @@ func (d *dispatch) statement(st sql.Statement) error {
 		return d.createEnum(st)
 	case *sql.AlterType:
 		return d.alterType(st)
+	case *sql.CreateFunction:
+		return d.createFunction(st)
+	case *sql.DropFunction:
+		return d.dropFunction(st)
 	case *sql.Drop:
 		return d.drop(st)
 	case *sql.Truncate:
@@ -174,6 +178,10 @@ func (d *dispatch) mayWrite(st sql.Statement) error {
 		*sql.CreateSchema, *sql.CreateSequence, *sql.AlterSequence, *sql.CreateIndex, *sql.CreateSink, *sql.AlterType, *sql.Reindex:
 	case *sql.CreateEnum:
 		name = "CREATE TYPE"
+	case *sql.CreateFunction:
+		name = "CREATE FUNCTION"
+	case *sql.DropFunction:
+		name = "DROP FUNCTION"
 	case *sql.Query:
 		locks := st.Locking()
 		if st.Into == nil && len(st.Changes) == 0 && locks == "" {

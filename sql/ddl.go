@@ -82,6 +82,12 @@ func (p *parser) create() Statement {
 		onlyPlain()
 		p.I++
 		return p.createType(first.Pos)
+	case p.Is("function"):
+		if temporary || unlogged {
+			p.Syntax()
+		}
+		p.I++
+		return p.createFunction(first.Pos, replace)
 	case p.Any("role", "user") && !p.IsN("user", "mapping"):
 		onlyPlain()
 		p.I++
@@ -99,7 +105,6 @@ func (p *parser) create() Statement {
 
 // createHints lists PostgreSQL's other objects, with what to do instead.
 var createHints = map[string]string{
-	"function":    "There is no procedural language; write the expression in the view.",
 	"procedure":   "There is no procedural language.",
 	"aggregate":   "Use the built-in aggregates.",
 	"trigger":     "Use a materialized view or a sink.",
@@ -389,7 +394,9 @@ func (p *parser) drop() Statement {
 			return p.unsupported(first.Pos, "DROP "+strings.ToUpper(t.Val), "There are no such objects.")
 		}
 		p.Syntax()
-	case KindFunction, KindExtension, KindDatabase:
+	case KindFunction:
+		return p.dropFunction()
+	case KindExtension, KindDatabase:
 		return p.unsupported(first.Pos, "DROP "+strings.ToUpper(string(d.Kind)), "There are no such objects to drop.")
 	case KindIndex:
 		d.Concurrently = p.Accept("concurrently")

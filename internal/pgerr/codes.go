@@ -104,6 +104,7 @@ const (
 	InvalidColumnDefinition          Code = "42611"
 	InvalidCursorDefinition          Code = "42P11"
 	InvalidObjectDefinition          Code = "42P17"
+	InvalidFunctionDefinition        Code = "42P13"
 	InvalidTableDefinition           Code = "42P16"
 	InsufficientResources            Code = "53000"
 	DiskFull                         Code = "53100"

@@ -134,3 +134,40 @@ func namedSignature(name string, args []types.Type, names []string) string {
 	}
 	return name + "(" + strings.Join(parts, ", ") + ")"
 }
+
+// ChooseSignature picks the one of several parameter lists, each as long as args, that a call with args means, by the rules of overloads: -1 when
+// none fits; ok is false when several do equally well.
+func (r *Registry) ChooseSignature(sigs [][]types.OID, args []types.Type) (index int, ok bool) {
+	in := oids(args)
+	cands := make([]*candidate, len(sigs))
+	for i, s := range sigs {
+		cands[i] = &candidate{args: s}
+	}
+	best := exact(cands, in)
+	if best == nil {
+		switch fit := r.match(cands, in); len(fit) {
+		case 0:
+			return -1, true
+		case 1:
+			best = fit[0]
+		default:
+			if best = r.choose(fit, in); best == nil {
+				return -1, false
+			}
+		}
+	}
+	for i, c := range cands {
+		if c == best {
+			return i, true
+		}
+	}
+	return -1, true
+}
+
+// HasExact reports whether a builtin function takes just these types.
+func (r *Registry) HasExact(name string, args []types.Type) bool {
+	return exact(r.functionCandidates(name, len(args), false), oids(args)) != nil
+}
+
+// Signature prints a call as PostgreSQL does in messages.
+func (r *Registry) Signature(name string, args []types.Type) string { return r.signature(name, args) }

@@ -1,0 +1,216 @@
+package sql
+
+import (
+	"strings"
+
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/sql/internal/lex"
+)
+
+// CreateFunction is CREATE [OR REPLACE] FUNCTION in language SQL.
+type CreateFunction struct {
+	Base
+	Replace    bool
+	Name       Name
+	Args       []FunctionParam
+	Returns    *TypeName // nil with Columns
+	SetOf      bool
+	Columns    []FunctionParam // RETURNS TABLE
+	Language   Ident           // "" when not given
+	Body       string          // a query; "" when there is none
+	Quoted     bool            // the body is a string constant, which may hold several statements
+	BodyPos    int
+	Volatility string // "i", "s", "" = volatile
+	Strict     bool
+}
+
+// FunctionParam is a parameter, or a column of RETURNS TABLE.
+type FunctionParam struct {
+	Name    string
+	Type    *TypeName
+	Default *Query
+	Pos     int
+}
+
+// DropFunction is DROP FUNCTION.
+type DropFunction struct {
+	Base
+	IfExists  bool
+	Functions []FunctionSignature
+	Cascade   bool
+}
+
+// FunctionSignature names a function; Args is nil when only the name is given.
+type FunctionSignature struct {
+	Name Name
+	Args []*TypeName
+	Any  bool // no argument list
+}
+
+// createFunction parses what follows CREATE [OR REPLACE] FUNCTION.
+func (p *parser) createFunction(start int, replace bool) Statement {
+	f := &CreateFunction{Replace: replace, Name: p.name()}
+	p.Expect("(")
+	if !p.Is(")") {
+		f.Args = p.functionParams(start)
+	}
+	p.Expect(")")
+	if p.Accept("returns") {
+		if p.Accept("table") {
+			p.Expect("(")
+			f.SetOf = true
+			for {
+				c := FunctionParam{Pos: p.Cur().Pos}
+				c.Name = p.ident().Name
+				c.Type = p.typeName()
+				f.Columns = append(f.Columns, c)
+				if !p.Accept(",") {
+					break
+				}
+			}
+			p.Expect(")")
+		} else {
+			f.Returns = p.typeName()
+			f.SetOf = f.Returns.SetOf
+			f.Returns.SetOf = false
+			f.Returns.Text = strings.TrimPrefix(f.Returns.Text, "setof ")
+		}
+	}
+	for p.functionOption(f, start) {
+	}
+	return f
+}
+
+func (p *parser) functionParams(start int) []FunctionParam {
+	var out []FunctionParam
+	for {
+		a := FunctionParam{Pos: p.Cur().Pos}
+		if p.Any("out", "inout", "variadic") {
+			p.unsupported(start, "parameters of kind "+strings.ToUpper(p.Cur().Val), "Use RETURNS TABLE for several results, an array for several arguments.")
+		}
+		p.Accept("in")
+		first := p.I
+		// A name comes before the type, unless the type is all there is.
+		a.Type = p.typeName()
+		if !p.Is(",") && !p.Is(")") && !p.Is("=") && !p.Is("default") {
+			p.I = first
+			a.Name = p.ident().Name
+			a.Type = p.typeName()
+		}
+		if p.Accept("default") || p.Accept("=") {
+			a.Default = p.expr()
+		}
+		out = append(out, a)
+		if !p.Accept(",") {
+			return out
+		}
+	}
+}
+
+// functionOption parses one clause behind the signature; false at the end.
+func (p *parser) functionOption(f *CreateFunction, start int) bool {
+	t := p.Cur()
+	switch {
+	case p.Accept("language"):
+		if p.Cur().K == lex.Str {
+			s := p.stringConst()
+			f.Language = Ident{s.Val, s.Pos}
+		} else {
+			f.Language = p.ident()
+		}
+	case p.Accept("immutable"):
+		f.Volatility = "i"
+	case p.Accept("stable"):
+		f.Volatility = "s"
+	case p.Accept("volatile"):
+		f.Volatility = ""
+	case p.Accept("strict"), p.Accept("returns", "null", "on", "null", "input"):
+		f.Strict = true
+	case p.Accept("called", "on", "null", "input"):
+		f.Strict = false
+	case p.Accept("leakproof"), p.Accept("not", "leakproof"), p.Accept("security", "invoker"), p.Accept("external", "security", "invoker"):
+	case p.Accept("parallel"):
+		p.ident()
+	case p.Accept("cost"), p.Accept("rows"):
+		p.Next()
+	case p.Accept("as"):
+		s := p.stringConst()
+		f.Body, f.Quoted, f.BodyPos = s.Val, true, s.Pos
+		if p.Is(",") {
+			p.unsupported(start, "functions in object files", "Use LANGUAGE sql.")
+		}
+	case p.Accept("return"):
+		e := p.expr()
+		f.Body, f.BodyPos = "SELECT "+strings.TrimSpace(e.SourceText()), t.Pos
+	case p.Accept("begin", "atomic"):
+		f.BodyPos = t.Pos
+		for !p.Accept("end") {
+			if p.Accept(";") {
+				continue
+			}
+			if f.Body != "" {
+				p.unsupported(start, "several statements in a function", "Write one query.")
+			}
+			from := p.Cur().Pos
+			p.fullQuery()
+			f.Body = p.Src[from:p.Toks[p.I-1].End]
+			p.Expect(";")
+		}
+	case p.Any("window", "support", "set", "transform", "security", "external"):
+		p.unsupported(start, strings.ToUpper(t.Val)+" of functions", "Leave it out.")
+	default:
+		return false
+	}
+	return true
+}
+
+// dropFunction parses what follows DROP FUNCTION.
+func (p *parser) dropFunction() Statement {
+	d := &DropFunction{IfExists: p.ifExists()}
+	for {
+		s := FunctionSignature{Name: p.name(), Any: true}
+		if p.Accept("(") {
+			s.Any = false
+			for !p.Is(")") {
+				p.Accept("in")
+				first := p.I
+				t := p.typeName()
+				if !p.Is(",") && !p.Is(")") {
+					p.I = first
+					p.ident()
+					t = p.typeName()
+				}
+				s.Args = append(s.Args, t)
+				if !p.Accept(",") {
+					break
+				}
+			}
+			p.Expect(")")
+		}
+		d.Functions = append(d.Functions, s)
+		if !p.Accept(",") {
+			break
+		}
+	}
+	d.Cascade = p.cascade()
+	return d
+}
+
+// ParseBody parses the body of a function: one query.
+func ParseBody(text string) (*Query, error) {
+	stmts, err := Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	if len(stmts) == 0 {
+		return nil, nil
+	}
+	q, ok := stmts[len(stmts)-1].(*Query)
+	switch {
+	case len(stmts) > 1:
+		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "several statements in a function are not supported").WithHint("Write one query.")
+	case !ok || len(q.Changes) > 0 || q.Into != nil:
+		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "functions that change data are not supported").WithHint("The body of a function must be a query.")
+	}
+	return q, nil
+}
