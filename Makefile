@@ -30,16 +30,16 @@ test: ## all tests that need no other server
 	@tools/gotest.sh -short -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(PACKAGES)
 
 e2e: versitygw clients ## the binary from outside: kill -9, an S3 server, broken input, real clients, PostgreSQL and its parser beside it
-	@PATH="$(CACHE):$$PATH" tools/gotest.sh -tags e2e -count=1 -timeout $(E2E_TIMEOUT) $(TESTFLAGS) ./e2e
+	@PATH="$(CACHE):$$PATH" tools/gotest.sh -tags e2e -count=1 -timeout $(E2E_TIMEOUT) $(TESTFLAGS) ./e2e/...
 	@cd e2e/dialect && GOFLAGS= ../../tools/gotest.sh -count=1 -timeout $(E2E_TIMEOUT) .
 
 check: ## format, vet, staticcheck, imports and style rules
 	@out=$$($(TOOL) gofumpt -l $$(git ls-files --cached --others --exclude-standard '*.go' | grep -v /testdata/)); \
 		if [ -n "$$out" ]; then echo "not formatted (make fmt):"; echo "$$out"; exit 1; fi
 	$(GO) vet $(PACKAGES)
-	$(GO) vet -tags e2e ./e2e
+	$(GO) vet -tags e2e ./e2e/...
 	$(TOOL) staticcheck $(PACKAGES)
-	$(TOOL) staticcheck -tags e2e ./e2e
+	$(TOOL) staticcheck -tags e2e ./e2e/...
 	$(GO) test -count=1 ./internal/archtest
 	@echo "check: format, vet, staticcheck and style rules are clean"
 

@@ -1,0 +1,64 @@
+-- jsonpath.
+--! views
+--! list doc = '{"a":1,"b":[1,2,{"c":null,"d":"x"}],"e":"str","f":{"g":true,"h":-2.5}}' | '[3,1,[4,"5"],{"k":7}]' | '"2024-02-29"' | '{}' | 'null'
+--! list path = '$' | '$.a' | '$.b[*]' | '$.b[0]' | '$.b[last]' | '$.b[0 to 1]' | '$.b[0,2]' | '$.*' | '$[*]' | '$.**' | '$.**{1}' | '$.**{2 to last}' | '$.b.size()' | '$.type()' | '$[*].type()' | '$.f.h.abs()' | '$.f.h.ceiling()' | '$.f.h.floor()' | '$.f.h.double()' | '$.f.keyvalue()' | '$.a + 1' | '$.a * 2 - 3' | '-$.a' | '$.a / 0' | '$.a % 2' | '$.b[*] ? (@ > 1)' | '$.b[*] ? (@.c == null)' | '$.b[*] ? (exists(@.d))' | '$.e ? (@ like_regex "^s")' | '$.e ? (@ like_regex "^S" flag "i")' | '$.e ? (@ starts with "st")' | '$.a == 1' | '$.a > 1' | '!($.a == 1)' | '$.a == 1 && $.e == "str"' | '$.a == 2 || $.e == "str"' | '($.a == "x") is unknown' | 'strict $.zz' | 'lax $.zz' | 'strict $.b.c' | 'strict $.b[10]' | '$.b[$x]' | '$x' | '$.a ? (@ == $x)' | '$.datetime()' | '$.datetime().type()' | '"abc"' | '1.5' | 'true' | 'null' | '$."a"' | '$.b[*].d' | '$.b.d' | '$[*] ? (@.k > 5).k' | '$.a.string()' | '+$.b' | '-$.b' | '$[last - 1]' | '$.f ? (@.g == true)' | '$[*] ? (@ != 3)' | '$.b[*] ? (@ >= 1 && @ <= 2)' | '($.a)' | '$.a ? ((@ > 0) || (@ < -5))' | '$.size()' | '$.e.double()'
+--! queries
+select jsonb_path_query({doc}, {path}, '{"x":1}');
+select jsonb_path_query_array({doc}, {path}, '{"x":1}'), jsonb_path_query_first({doc}, {path}, '{"x":1}');
+select jsonb_path_exists({doc}, {path}, '{"x":1}');
+select jsonb_path_match({doc}, {path}, '{"x":1}', true), jsonb_path_query_array({doc}, {path}, '{"x":1}', true);
+select {doc}::jsonb @? {path};
+select {doc}::jsonb @@ {path};
+select {path}::jsonpath;
+select jsonb_path_match('{"a":1}', '$.a == 1');
+select jsonb_path_match('{"a":1}', '$.a');
+select jsonb_path_match('{"a":1}', '$.a', silent => true);
+select jsonb_path_exists('{"a":[1,2,3]}', '$.a[*] ? (@ > $min)', '{"min":2}'), jsonb_path_query_first('[]', '$[*]');
+select * from jsonb_path_query('[1,2,3]', '$[*] ? (@ > 1)');
+select * from jsonb_path_query('[1,2,3]', '$[*] ? (@ > 1)') with ordinality;
+select jsonb_path_query_tz('["2015-08-01 12:00:00-05"]', '$[*].datetime() ? (@.datetime() < "2015-08-02".datetime())');
+select jsonb_path_exists_tz('["2015-08-01 12:00:00-05"]', '$[*] ? (@.datetime() < "2015-08-02".datetime())');
+select jsonb_path_match_tz('"2024-01-01"', '$.datetime() < "2024-01-02".datetime()'), jsonb_path_query_array_tz('"2024-01-01"', '$.datetime()'), jsonb_path_query_first_tz('"10:00:00"', '$.datetime()');
+select jsonb_path_query('["2015-08-01 12:00:00-05"]', '$[*].datetime() ? (@ < "2015-08-02".datetime())');
+select jsonb_path_query('"10:00:00+02"', '$.datetime()'), jsonb_path_query('"10:00:00+02"', '$.datetime().type()'), jsonb_path_query('"2024-01-01T10:00:00"', '$.datetime()'), jsonb_path_query('"2024-01-01 10:00:00+01:30"', '$.datetime().type()'), jsonb_path_query('"12:30"', '$.datetime("HH24:MI")'), jsonb_path_query('"01/02/2024"', '$.datetime("DD/MM/YYYY")');
+select jsonb_path_query('"abc"', '$.datetime()');
+select jsonb_path_query('1', '$.datetime()');
+select '$.a['::jsonpath;
+select 'a'::jsonpath;
+select ''::jsonpath;
+select '$.a ? (@ = 1)'::jsonpath;
+select '$.a ? (@ == 1) && 2'::jsonpath;
+select '@'::jsonpath;
+select 'last'::jsonpath;
+select '$.a.foo()'::jsonpath;
+select '$.a ? (@ like_regex "(")'::jsonpath;
+select '$.a ? (@ like_regex "a" flag "z")'::jsonpath;
+select '$.a ? (@ like_regex "a" flag "xsmqi")'::jsonpath;
+select 'strict $.a.b[*].c ? (@.d > 1 && !(@.e == "x")).f'::jsonpath, '$.a[1 to $n, last-1]'::jsonpath, '$."a b".$x."c"'::jsonpath, '($.a + 1) * -2'::jsonpath, '$.**{2}.a.**{1 to 3}'::jsonpath, '$.a ? (exists(@.b ? (@ == 1)))'::jsonpath, '$.a.datetime("YYYY")'::jsonpath, '1 + 2 * 3 == 7'::jsonpath, '(1 == 1) is unknown'::jsonpath, '$."\u0041"'::jsonpath, '"a\nb\"c"'::jsonpath, '.5 + 1e3 + 0x'::text;
+select pg_typeof('$'::jsonpath);
+select '$.a'::jsonpath = '$.a'::jsonpath;
+select jsonb_path_query('[1]', '$[*]', '[1]');
+select jsonb_path_query('{"a":1}', '$y');
+select jsonb_path_query('[{"a":1},{"b":2}]', 'strict $[*].a');
+select jsonb_path_query('[{"a":1},{"b":2}]', 'strict $[*].a', '{}', true);
+select jsonb_path_query('[1,2]', '$[0.5]'), jsonb_path_query('[1,2]', '$[1.9]');
+select jsonb_path_query('[1,2]', '$["a"]');
+select jsonb_path_query('"x"', '$ + 1');
+select jsonb_path_query('[1,2]', '$ + 1');
+select jsonb_path_query('"1.5"', '$.double()'), jsonb_path_query('[1.5,"2"]', '$[*].double()'), jsonb_path_query('5', '$.double()');
+select jsonb_path_query('"inf"', '$.double()');
+select jsonb_path_query('true', '$.double()');
+select jsonb_path_query('[1,2,3,4]', '$[*] ? (@ % 2 == 0)'), jsonb_path_query('[1,2]', '-$[*]');
+select jsonb_path_query('{"a":[1,2],"b":3}', '$.*[*]');
+select jsonb_path_query('{"a":{"b":{"c":1}}}', '$.**.c'), jsonb_path_query('{"a":{"b":{"c":1}}}', '$.**{last}');
+select jsonb_path_query('{"x":[{"y":1},{"y":2}]}', '$.x ? (@.y > 1)'), jsonb_path_query('[[1,2],[3]]', '$[*] ? (@ > 2)'), jsonb_path_query('[[1,2],[3]]', 'strict $[*] ? (@ > 2)', '{}', true);
+select jsonb_path_query('{"a":"b"}', '$.keyvalue().key'), jsonb_path_query('[{"a":1},{"b":2}]', '$[*].keyvalue()');
+select jsonb_path_query_array('[1,"a",true,null,[],{}]', '$[*].type()'), jsonb_path_query_array('[1,2,3]', '$[*] ? (@ >= 2)'), jsonb_path_query_array('["a","B","b"]', '$[*] ? (@ > "A")'), jsonb_path_query_array('[null,1]', '$[*] ? (@ == null)'), jsonb_path_query_array('[null,1,"a"]', '$[*] ? (@ != null)'), jsonb_path_query_array('[true,false]', '$[*] ? (@ == true)'), jsonb_path_query_array('[{"a":[1,2]}]', '$[*].a.size()'), jsonb_path_query_array('["abc","abd"]', '$[*] ? (@ like_regex "c$")'), jsonb_path_query_array('[1,2]', '$.size()'), jsonb_path_query_array('1', '$.size()');
+select jsonb_path_query('1', 'strict $.size()');
+select jsonb_path_query('{}', 'strict $[*]');
+select jsonb_path_query('{"a":1}', '$[0].a'), jsonb_path_query('{"a":1}', '$[*].a');
+select x from (values ('{"a":1}'::jsonb), ('{"a":5}')) v(x) where x @? '$.a ? (@ > 2)';
+select x from (values ('{"a":1}'::jsonb), ('{"a":5}')) v(x) where x @@ '$.a > 2';
+select x -> 'a' from (values ('{"a":1}'::jsonb), ('{"a":5}')) v(x) where jsonb_path_exists(x, '$.a ? (@ == $v)', jsonb_build_object('v', 5));
+select jsonb_path_query(null, '$'), jsonb_path_exists('{}', null);
+select jsonb_path_exists_opr('{"a":1}', '$.a'), jsonb_path_match_opr('{"a":1}', '$.a == 1');
