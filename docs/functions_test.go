@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -162,7 +163,7 @@ func documented(r *functions.Registry) []string {
 	}
 	var out []string
 	for _, f := range r.All() {
-		if strings.HasPrefix(f.Name, "$") || hidden[f.Name] || strings.HasSuffix(f.Name, "larger") || strings.HasSuffix(f.Name, "smaller") || internalName[f.Name] {
+		if strings.HasPrefix(f.Name, "$") || hidden[f.Name] || internalName[f.Name] || internalForm.MatchString(f.Name) {
 			continue
 		}
 		out = append(out, f.Name)
@@ -171,10 +172,13 @@ func documented(r *functions.Registry) []string {
 	return slices.Compact(out)
 }
 
+// internalForm are the functions behind indexes, hash tables, greatest and least.
+var internalForm = regexp.MustCompile(`(larger|smaller|_?cmp|extended)$|^hash[a-su-z]|_hash$`)
+
 // internalName are PostgreSQL's names behind others: dexp is exp.
 var internalName = map[string]bool{
 	"dexp": true, "dlog1": true, "dlog10": true, "dround": true, "dtrunc": true, "numeric_exp": true, "numeric_ln": true, "numeric_log": true, "numeric_sqrt": true, "like": true,
-	"notlike": true, "pg_stat_get_numscans": true,
+	"notlike": true, "pg_stat_get_numscans": true, "numeric_inc": true,
 }
 
 // TestFunctions: every function and operator has an example, its answer is PostgreSQL's, and the page lists them.
