@@ -15,6 +15,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/streamdb/streamdb/auth"
 	"github.com/streamdb/streamdb/connector/all"
 	"github.com/streamdb/streamdb/internal/failpoint"
 	"github.com/streamdb/streamdb/server"
@@ -36,6 +37,15 @@ type Options struct {
 	EpochInterval time.Duration
 	// Settings are server-wide settings by name, such as execution.checkpointing.interval.
 	Settings map[string]string
+	// HBAFile is a file of rules in the form of pg_hba.conf, for connections through Serve; "" means that loopback is trusted until the
+	// superuser has a password, and that everybody else needs one. Insecure trusts everybody instead of loopback.
+	HBAFile  string
+	Insecure bool
+	// TLSCert, TLSKey and TLSClientCA are PEM files: the server's certificate, its key, and the authorities of client certificates.
+	TLSCert, TLSKey, TLSClientCA string
+	TLSMinVersion                string // TLSv1.2 (the default) or TLSv1.3
+	// SuperuserPassword becomes that of the role streamdb; "" leaves it as it is.
+	SuperuserPassword string
 	// Logger takes the server's log; the zero Logger is silent.
 	Logger zerolog.Logger
 	// Failpoints is a fault specification for tests: "name=action;…".
@@ -51,9 +61,15 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
+	version, err := auth.ParseTLSVersion(o.TLSMinVersion)
+	if err != nil {
+		return nil, err
+	}
 	s, err := server.Open(ctx, server.Config{
 		DataDir: o.DataDir, MemoryOnly: o.MemoryOnly, CheckpointDir: o.CheckpointDir, Memory: o.Memory, EpochInterval: o.EpochInterval,
 		Settings: o.Settings, Logger: o.Logger, Failpoints: fp, Connectors: all.Builtin(),
+		HBAFile: o.HBAFile, Insecure: o.Insecure, SuperuserPassword: o.SuperuserPassword,
+		TLS: auth.TLSFiles{Cert: o.TLSCert, Key: o.TLSKey, CA: o.TLSClientCA, MinVersion: version},
 	})
 	if err != nil {
 		return nil, err
@@ -68,6 +84,12 @@ func (db *DB) DialFunc() func(ctx context.Context, network, addr string) (net.Co
 
 // Serve accepts PostgreSQL connections on l until l or the database is closed.
 func (db *DB) Serve(l net.Listener) error { return db.srv.Serve(l) }
+
+// CheckListen returns an error when addr can be reached by others and anybody could come in.
+func (db *DB) CheckListen(addr net.Addr) error { return db.srv.CheckListen(addr) }
+
+// Reload reads the file of rules and the certificates again; connections that are open stay.
+func (db *DB) Reload() error { return db.srv.ReloadConfig() }
 
 // HTTPHandler serves /metrics, /healthz, /readyz and the REST interface.
 func (db *DB) HTTPHandler() http.Handler { return db.srv.HTTPHandler() }

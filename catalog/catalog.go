@@ -141,7 +141,9 @@ type Snapshot struct {
 	enums     map[uint32]*Enum
 	functions map[uint32]*Function
 	roles     map[uint32]*Role
+	changed   map[uint32]bool // predefined roles that are not as they come
 	defaults  []DefaultACL
+	database  Database
 	nextID    uint64
 }
 
@@ -248,7 +250,7 @@ type Catalog struct {
 func New(data []byte, persist func([]byte) error) (*Catalog, error) {
 	s := &Snapshot{
 		objects: map[uint64]*Object{}, names: map[string]*Object{}, spaces: map[string]Namespace{}, nextID: firstUserID,
-		enums: map[uint32]*Enum{}, functions: map[uint32]*Function{}, roles: map[uint32]*Role{},
+		enums: map[uint32]*Enum{}, functions: map[uint32]*Function{}, roles: predefined(),
 	}
 	for _, n := range []Namespace{
 		{OID: PublicOID, Name: DefaultSchema}, {OID: PgCatalogOID, Name: "pg_catalog"}, {OID: InfoSchemaOID, Name: "information_schema"}, {OID: StreamdbOID, Name: SystemSchema},
@@ -296,6 +298,7 @@ func (s *Snapshot) clone() *Snapshot {
 	return &Snapshot{
 		Version: s.Version, nextID: s.nextID, objects: maps.Clone(s.objects), names: maps.Clone(s.names), spaces: maps.Clone(s.spaces),
 		enums: maps.Clone(s.enums), functions: maps.Clone(s.functions), roles: maps.Clone(s.roles), defaults: slices.Clone(s.defaults),
+		changed: s.changed, database: s.database,
 	}
 }
 
@@ -303,7 +306,12 @@ func (s *Snapshot) clone() *Snapshot {
 type Tx struct {
 	s *Snapshot
 	c *Catalog
+	// creator owns what is added, 0 = the bootstrap superuser.
+	creator uint32
 }
+
+// SetCreator says who owns what is added from now on.
+func (t *Tx) SetCreator(role uint32) { t.creator = role }
 
 // Snapshot returns the state as changed so far.
 func (t *Tx) Snapshot() *Snapshot { return t.s }
@@ -315,6 +323,12 @@ func (t *Tx) NextID() uint64 {
 
 // Add puts a new object in.
 func (t *Tx) Add(o *Object) error {
+	if o.Owner == 0 {
+		o.Owner = t.creator
+	}
+	if x := o.Securable(); o.ACL == nil {
+		o.ACL = t.s.NewACL(x.Class, o.Owner, o.Schema)
+	}
 	if _, ok := t.s.spaces[o.Schema]; !ok {
 		return pgerr.Newf(pgerr.InvalidSchemaName, "schema %q does not exist", o.Schema)
 	}
@@ -367,7 +381,7 @@ func (t *Tx) AddNamespace(name string) error {
 	if _, ok := t.s.spaces[name]; ok {
 		return pgerr.Newf(pgerr.DuplicateSchema, "schema %q already exists", name)
 	}
-	t.s.spaces[name] = Namespace{OID: uint32(t.NextID()), Name: name}
+	t.s.spaces[name] = Namespace{OID: uint32(t.NextID()), Name: name, Owner: t.creator, ACL: t.s.NewACL(ClassSchema, t.creator, "")}
 	return nil
 }
 
@@ -430,16 +444,20 @@ type stored struct {
 	Functions  []*Function  `json:"functions,omitempty"`
 	Roles      []*Role      `json:"roles,omitempty"`
 	Defaults   []DefaultACL `json:"default_acls,omitempty"`
+	Database   *Database    `json:"database,omitempty"`
 }
 
 // Marshal encodes the snapshot; the container adds the checksum.
 func (s *Snapshot) Marshal() ([]byte, error) {
 	st := stored{
-		Format: FormatVersion, Version: s.Version, NextID: s.nextID, Objects: s.Objects(), Enums: s.Enums(), Functions: s.Functions(), Roles: s.Roles(),
+		Format: FormatVersion, Version: s.Version, NextID: s.nextID, Objects: s.Objects(), Enums: s.Enums(), Functions: s.Functions(), Roles: s.storedRoles(),
 		Defaults: s.defaults,
 	}
+	if d := s.database; d.Owner != 0 || d.ACL != nil || d.ConnLimit != nil {
+		st.Database = &d
+	}
 	for _, n := range s.Namespaces() {
-		if n.OID >= uint32(firstUserID) {
+		if n.OID >= uint32(firstUserID) || n.Owner != 0 || n.ACL != nil || n.Comment != "" {
 			st.Namespaces = append(st.Namespaces, n)
 		}
 	}
@@ -471,6 +489,15 @@ func (s *Snapshot) unmarshal(data []byte) error {
 	}
 	for _, r := range st.Roles {
 		s.roles[r.OID] = r
+		if IsPredefined(r.OID) {
+			if s.changed == nil {
+				s.changed = map[uint32]bool{}
+			}
+			s.changed[r.OID] = true
+		}
+	}
+	if st.Database != nil {
+		s.database = *st.Database
 	}
 	s.defaults = st.Defaults
 	return nil

@@ -59,6 +59,9 @@ func (t *Tx) PutEnum(e *Enum) error {
 	if o, ok := t.s.Lookup(e.Schema, e.Name); ok && o.hasRowType() {
 		return pgerr.Newf(pgerr.DuplicateObject, "type %q already exists", e.Name)
 	}
+	if _, old := t.s.enums[e.OID]; !old {
+		e.Owner, e.ACL = t.creator, t.s.NewACL(ClassType, t.creator, e.Schema)
+	}
 	t.s.enums[e.OID] = e
 	return nil
 }

@@ -47,7 +47,12 @@ func (s *Snapshot) FunctionsNamed(schema, name string) []*Function {
 }
 
 // PutFunction adds a function or puts a changed copy in the place of the old one; the caller has looked for another with its signature.
-func (t *Tx) PutFunction(f *Function) { t.s.functions[f.OID] = f }
+func (t *Tx) PutFunction(f *Function) {
+	if _, old := t.s.functions[f.OID]; !old {
+		f.Owner, f.ACL = t.creator, t.s.NewACL(ClassFunction, t.creator, f.Schema)
+	}
+	t.s.functions[f.OID] = f
+}
 
 // RemoveFunction drops a function.
 func (t *Tx) RemoveFunction(oid uint32) { delete(t.s.functions, oid) }

@@ -164,22 +164,18 @@ func (i *Info) NamespaceOID(name string) (uint32, bool) {
 
 // RoleName implements expr.CatalogInfo.
 func (i *Info) RoleName(oid uint32) (string, bool) {
-	for _, r := range roles(i.User) {
-		if r.oid == oid {
-			return r.name, true
-		}
+	if r, ok := i.Snap.roles[oid]; ok {
+		return r.Name, true
 	}
-	return "", false
+	return i.User, oid == sessionOID
 }
 
 // RoleOID implements expr.CatalogInfo.
 func (i *Info) RoleOID(name string) (uint32, bool) {
-	for _, r := range roles(i.User) {
-		if r.name == name {
-			return r.oid, true
-		}
+	if r, ok := i.Snap.LookupRole(name); ok {
+		return r.OID, true
 	}
-	return 0, false
+	return sessionOID, name == i.User && name != ""
 }
 
 // ViewDefinition implements expr.CatalogInfo.

@@ -421,8 +421,8 @@ func isCollationCharacterSet(d *SystemData, w *rowWriter) {
 }
 
 func isEnabledRoles(d *SystemData, w *rowWriter) {
-	for _, r := range roles(d.User) {
-		w.str("role_name", r.name)
+	for _, r := range d.authRoles() {
+		w.str("role_name", r.Name)
 		w.end()
 	}
 }

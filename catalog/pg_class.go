@@ -28,7 +28,7 @@ func (d *SystemData) pgClassRow(w *rowWriter, r *relation) {
 	w.oid("oid", r.oid)
 	w.str("relname", r.name)
 	w.oid("relnamespace", d.namespaceOID(r.schema))
-	w.oid("relowner", ownerOID)
+	w.oid("relowner", r.owner())
 	w.str("relpersistence", "p")
 	if r.object != nil && r.object.Temporary {
 		w.str("relpersistence", "t")
@@ -42,6 +42,11 @@ func (d *SystemData) pgClassRow(w *rowWriter, r *relation) {
 	if r.kind == 'r' || r.kind == 'm' {
 		w.oid("relam", heapOID)
 		w.oid("relfilenode", r.oid)
+	}
+	if r.object != nil {
+		d.acl(w, "relacl", r.object.ACL)
+	} else {
+		d.acl(w, "relacl", r.sys.Securable().ACL)
 	}
 	if r.sys != nil {
 		w.oid("reltype", r.sys.RowType)
@@ -77,7 +82,7 @@ func (d *SystemData) pgClassIndexRow(w *rowWriter, x *index) {
 	w.oid("oid", x.oid)
 	w.str("relname", x.name)
 	w.oid("relnamespace", d.namespaceOID(x.table.schema))
-	w.oid("relowner", ownerOID)
+	w.oid("relowner", x.table.owner())
 	w.oid("relam", btreeOID)
 	if x.def.Method == "hash" {
 		w.oid("relam", hashOID)
@@ -111,6 +116,7 @@ func pgAttribute(d *SystemData, w *rowWriter) {
 		for _, a := range r.columns {
 			w.oid("attrelid", r.oid)
 			attributeRow(w, a, a.num)
+			d.acl(w, "attacl", a.ACL)
 			w.bool("attnotnull", a.NotNull)
 			w.bool("atthasdef", r.hasDefault(a))
 			if a.Generated != "" {
@@ -177,7 +183,8 @@ func pgNamespace(d *SystemData, w *rowWriter) {
 	for _, n := range d.Snap.Namespaces() {
 		w.oid("oid", n.OID)
 		w.str("nspname", n.Name)
-		w.oid("nspowner", ownerOID)
+		w.oid("nspowner", ownerOf(n.Securable().Owner))
+		d.acl(w, "nspacl", n.Securable().ACL)
 		w.end()
 	}
 }

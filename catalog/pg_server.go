@@ -10,7 +10,8 @@ const encodingUTF8 = 6
 func pgDatabase(d *SystemData, w *rowWriter) {
 	w.oid("oid", databaseOID)
 	w.str("datname", d.Database)
-	w.oid("datdba", ownerOID)
+	w.oid("datdba", ownerOf(d.Snap.database.Owner))
+	d.acl(w, "datacl", d.Snap.database.ACL)
 	w.int("encoding", encodingUTF8)
 	w.strs("datcollate", "C", "datctype", "C", "datlocprovider", "c")
 	w.bool("datallowconn", true)
@@ -20,55 +21,6 @@ func pgDatabase(d *SystemData, w *rowWriter) {
 }
 
 const defaultTablespace = 1663
-
-func roleRow(w *rowWriter, prefix string, r role) {
-	w.oid("oid", r.oid)
-	w.str("rolname", r.name)
-	for _, c := range [...]string{"rolsuper", "rolinherit", "rolcreaterole", "rolcreatedb", "rolcanlogin", "rolreplication", "rolbypassrls"} {
-		w.bool(c, true)
-	}
-	w.int("rolconnlimit", -1)
-	w.text("rolpassword", prefix)
-	w.end()
-}
-
-func pgAuthid(d *SystemData, w *rowWriter) {
-	for _, r := range roles(d.User) {
-		roleRow(w, "", r)
-	}
-}
-
-// hiddenPassword is what PostgreSQL's views show instead of a password.
-const hiddenPassword = "********"
-
-func pgRoles(d *SystemData, w *rowWriter) {
-	for _, r := range roles(d.User) {
-		roleRow(w, hiddenPassword, r)
-	}
-}
-
-func pgUser(d *SystemData, w *rowWriter) {
-	for _, r := range roles(d.User) {
-		userRow(w, r)
-		w.str("passwd", hiddenPassword)
-		w.end()
-	}
-}
-
-func pgShadow(d *SystemData, w *rowWriter) {
-	for _, r := range roles(d.User) {
-		userRow(w, r)
-		w.end()
-	}
-}
-
-func userRow(w *rowWriter, r role) {
-	w.str("usename", r.name)
-	w.oid("usesysid", r.oid)
-	for _, c := range [...]string{"usecreatedb", "usesuper", "userepl", "usebypassrls"} {
-		w.bool(c, true)
-	}
-}
 
 func pgSettings(d *SystemData, w *rowWriter) {
 	if d.Settings == nil {
@@ -203,7 +155,7 @@ func pgTables(d *SystemData, w *rowWriter) {
 		if r.kind != 'r' {
 			continue
 		}
-		w.strs("schemaname", r.schema, "tablename", r.name, "tableowner", OwnerRole)
+		w.strs("schemaname", r.schema, "tablename", r.name, "tableowner", d.ownerName(r))
 		w.bool("hasindexes", len(d.indexes(r)) > 0)
 		for _, c := range [...]string{"hasrules", "hastriggers", "rowsecurity"} {
 			w.bool(c, false)
@@ -217,7 +169,7 @@ func pgViews(d *SystemData, w *rowWriter) {
 		if r.kind != 'v' {
 			continue
 		}
-		w.strs("schemaname", r.schema, "viewname", r.name, "viewowner", OwnerRole)
+		w.strs("schemaname", r.schema, "viewname", r.name, "viewowner", d.ownerName(r))
 		if r.object != nil {
 			w.str("definition", viewDefinition(r.object))
 		}
@@ -230,7 +182,7 @@ func pgMatviews(d *SystemData, w *rowWriter) {
 		if r.kind != 'm' {
 			continue
 		}
-		w.strs("schemaname", r.schema, "matviewname", r.name, "matviewowner", OwnerRole, "definition", viewDefinition(r.object))
+		w.strs("schemaname", r.schema, "matviewname", r.name, "matviewowner", d.ownerName(r), "definition", viewDefinition(r.object))
 		w.bool("hasindexes", len(d.indexes(r)) > 0)
 		w.bool("ispopulated", !r.object.Creating)
 		w.end()

@@ -72,6 +72,16 @@ func (c *Catalog) Commit(p *Private, durable func(data []byte, version uint64) e
 		if reflect.DeepEqual(p.cur.defaults, p.base.defaults) {
 			s.defaults = now.defaults
 		}
+		if reflect.DeepEqual(p.cur.database, p.base.database) {
+			s.database = now.database
+		}
+		s.changed = maps.Clone(now.changed)
+		for oid := range p.cur.changed {
+			if s.changed == nil {
+				s.changed = map[uint32]bool{}
+			}
+			s.changed[oid] = true
+		}
 	}
 	data, err := s.Marshal()
 	if err != nil {

@@ -233,28 +233,13 @@ func isSecret(option string) bool {
 	return false
 }
 
-// role is a user or what PostgreSQL calls one.
-type role struct {
-	oid  uint32
-	name string
-}
-
 // OwnerRole is the role that owns everything.
 const OwnerRole = "streamdb"
 
-// roles lists the owner and the connected user.
-func roles(user string) []role {
-	out := []role{{ownerOID, OwnerRole}}
-	if user != "" && user != OwnerRole {
-		out = append(out, role{sessionOID, user})
-	}
-	return out
-}
-
 func (d *SystemData) roleOID(name string) uint32 {
-	for _, r := range roles(d.User) {
-		if r.name == name {
-			return r.oid
+	for _, r := range d.authRoles() {
+		if r.Name == name {
+			return r.OID
 		}
 	}
 	return 0

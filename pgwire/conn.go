@@ -2,6 +2,7 @@ package pgwire
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -37,6 +38,11 @@ type conn struct {
 	secret    uint32
 	counted   bool // takes part in the connection limit; guarded by srv.mu
 	encrypted bool
+
+	tlsAsked   bool
+	tlsConfig  *tls.Config
+	tlsState   tls.ConnectionState
+	serverCert []byte
 
 	rd      *reader
 	be      *pgproto3.Backend // decodes what rd has framed

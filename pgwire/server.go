@@ -31,9 +31,11 @@ const (
 
 // Config sets up a Server.
 type Config struct {
-	Handler        Handler
-	Authenticator  Authenticator  // nil: every client is who it says
-	TLSConfig      *tls.Config    // nil: requests for TLS are declined
+	Handler       Handler
+	Authenticator Authenticator // nil: every client is who it says
+	TLSConfig     *tls.Config   // nil: requests for TLS are declined
+	// CurrentTLS, when set, is asked for TLSConfig at each connection.
+	CurrentTLS     func() *tls.Config
 	MaxConnections int            // sessions at a time; 0: DefaultMaxConnections
 	Logger         zerolog.Logger // panics and internal errors go here
 }
@@ -51,6 +53,14 @@ type Server struct {
 	conns     map[int32]*conn // by process id
 	sessions  int             // conns that are counted
 	lastPID   int32
+}
+
+// tlsConfig returns the configuration for a new connection, nil when there is none.
+func (s *Server) tlsConfig() *tls.Config {
+	if s.cfg.CurrentTLS != nil {
+		return s.cfg.CurrentTLS()
+	}
+	return s.cfg.TLSConfig
 }
 
 // NewServer returns a server.

@@ -2,6 +2,7 @@ package pgwire
 
 import (
 	"context"
+	"crypto/x509"
 	"io"
 	"net"
 
@@ -44,6 +45,11 @@ type StartupParams struct {
 	ProcessID  int32 // the pid in BackendKeyData, for pg_backend_pid()
 	// Wake makes the connection ask the session for notifications (Idler) when it waits for its client. Any goroutine may call it.
 	Wake func()
+	// Of an encrypted connection: version and cipher by name, the server's certificate (DER), and what the client showed, verified when the
+	// configuration has authorities for that.
+	TLSVersion, TLSCipher string
+	ServerCert            []byte
+	ClientCerts           []*x509.Certificate
 }
 
 // FieldDescription describes a result column.

@@ -75,7 +75,7 @@ func (c *conn) startupPacket(tlsDone bool) ([]byte, error) {
 		return nil, err
 	}
 	head := c.rd.buf[c.rd.r:]
-	if head[0] == tlsRecordHandshake && !tlsDone && c.srv.cfg.TLSConfig != nil {
+	if head[0] == tlsRecordHandshake && !tlsDone && c.tlsCfg() != nil {
 		return nil, nil
 	}
 	size := binary.BigEndian.Uint32(head)
@@ -98,7 +98,7 @@ func (c *conn) answer(b byte) error {
 }
 
 func (c *conn) answerTLS() error {
-	if c.srv.cfg.TLSConfig == nil {
+	if c.tlsCfg() == nil {
 		return c.answer('N')
 	}
 	if c.rd.buffered() > 0 {
@@ -121,7 +121,7 @@ func (c *conn) upgradeTLS(direct bool) error {
 		}
 		nc = &prefixConn{Conn: nc, prefix: bytes.Clone(hello)}
 	}
-	cfg := c.srv.cfg.TLSConfig.Clone()
+	cfg := c.tlsCfg().Clone()
 	cfg.NextProtos = []string{alpnProtocol}
 	tc := tls.Server(nc, cfg)
 	err := tc.HandshakeContext(c.beginHandshake())
@@ -133,9 +133,24 @@ func (c *conn) upgradeTLS(direct bool) error {
 		return errQuiet
 	}
 	c.encrypted = true
+	c.tlsState = tc.ConnectionState()
+	if len(cfg.Certificates) > 0 && len(cfg.Certificates[0].Certificate) > 0 {
+		c.serverCert = cfg.Certificates[0].Certificate[0]
+	}
 	c.setStream(tc)
 	return nil
 }
+
+// tlsCfg is the configuration for this connection: the same one from its first byte on.
+func (c *conn) tlsCfg() *tls.Config {
+	if !c.tlsAsked {
+		c.tlsAsked, c.tlsConfig = true, c.srv.tlsConfig()
+	}
+	return c.tlsConfig
+}
+
+// tlsVersionName prints a version as OpenSSL does.
+func tlsVersionName(v uint16) string { return strings.Replace(tls.VersionName(v), "TLS ", "TLSv", 1) }
 
 // prefixConn is a connection of which some bytes were read already.
 type prefixConn struct {
@@ -155,6 +170,10 @@ func (c *prefixConn) Read(p []byte) (int, error) {
 // startupParams decodes a startup message and answers the parts of the protocol that this server does not speak.
 func (c *conn) startupParams(version uint32, b []byte) (StartupParams, error) {
 	p := StartupParams{RemoteAddr: c.nc.RemoteAddr(), LocalAddr: c.nc.LocalAddr(), TLS: c.encrypted, ProcessID: c.pid, Wake: c.wake}
+	if c.encrypted {
+		p.TLSVersion, p.TLSCipher = tlsVersionName(c.tlsState.Version), tls.CipherSuiteName(c.tlsState.CipherSuite)
+		p.ServerCert, p.ClientCerts = c.serverCert, c.tlsState.PeerCertificates
+	}
 	if version>>16 != protocolMajor {
 		return p, fatal(pgerr.Newf(pgerr.FeatureNotSupported, "unsupported frontend protocol %d.%d: server supports %d.0 to %d.0",
 			version>>16, version&0xffff, protocolMajor, protocolMajor))

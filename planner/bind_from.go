@@ -139,6 +139,8 @@ func (b *binder) scan(rel *Relation, alias string, columns []string, pos int) (*
 	if alias != "" {
 		t.schema, t.name = "", alias
 	}
+	use := b.md.access.use(rel)
+	b.md.access.list[use].Select = true
 	if rel.Kind == View {
 		r, err := b.view(rel)
 		if err != nil {
@@ -151,6 +153,7 @@ func (b *binder) scan(rel *Relation, alias string, columns []string, pos int) (*
 			}
 			b.md.cols[c.id].origin = Origin{rel.OID, int16(i + 1)} // clients see the view, not what it reads
 			t.cols = append(t.cols, scopeCol{name, c.id})
+			b.md.access.column(use, c.id, i)
 		}
 		t.rel = rel
 		sc, err := tableScope(t, columns, pos)
@@ -173,6 +176,7 @@ func (b *binder) scan(rel *Relation, alias string, columns []string, pos int) (*
 		b.scanned[id] = true
 		n.cols = append(n.cols, id)
 		n.stored = append(n.stored, i)
+		b.md.access.column(use, id, i)
 		if c.Hidden {
 			t.hidden = append(t.hidden, scopeCol{c.Name, id})
 		} else {
@@ -225,9 +229,10 @@ func (b *binder) watermark(rel *Relation, n *node, t *rangeTable) (*node, error)
 // view binds the text of a view in its own surroundings.
 func (b *binder) view(rel *Relation) (*bound, error) {
 	path := b.path
-	b.path = rel.SearchPath
+	outer := b.md.access.view
+	b.path, b.md.access.view = rel.SearchPath, rel.ID
 	b.inView++
-	defer func() { b.path = path; b.inView-- }()
+	defer func() { b.path, b.md.access.view = path, outer; b.inView-- }()
 	r, err := b.query(pgext.QueryOf(rel.Query.Stmt), &env{}, false)
 	if err != nil {
 		return nil, err

@@ -140,6 +140,8 @@ type Planned struct {
 	Params  []types.Type
 	// Relations are the relations named, directly or through views, including the views: the dependencies.
 	Relations []uint64
+	// Access are the uses of relations, for the check of privileges.
+	Access []Access
 	// NotNull tells for each column of Plan.Schema whether it is known to hold no NULL.
 	NotNull []bool
 }

@@ -22,6 +22,7 @@ func (b *binder) target(n sql.Name, verb string) (*Relation, error) {
 	switch rel.Kind {
 	case Table:
 		b.depend(rel.ID)
+		b.md.access.change(rel, verb)
 		return rel, nil
 	case View:
 		return nil, pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "cannot %s view \"%s\"", verb, rel.Name).
@@ -193,7 +194,7 @@ func (b *binder) given(x *exprCtx, v ast.ExprNode, c *RelColumn, overriding stri
 func (b *binder) assignments(x *exprCtx, rel *Relation, as []pgext.Assignment, ids []int) ([]*expr.Expr, error) {
 	row := make([]*expr.Expr, len(rel.Columns))
 	for i, id := range ids {
-		row[i] = b.md.ref(id)
+		row[i] = expr.Col(id, b.md.typ(id)) // not read: kept
 	}
 	seen := map[int]bool{}
 	put := func(name string, pos int, value func(*RelColumn) (*expr.Expr, error)) error {
@@ -205,6 +206,7 @@ func (b *binder) assignments(x *exprCtx, rel *Relation, as []pgext.Assignment, i
 			return pgerr.Newf(pgerr.SyntaxError, "multiple assignments to same column \"%s\"", name)
 		}
 		seen[i] = true
+		b.md.access.updates(i)
 		e, err := value(&rel.Columns[i])
 		row[i] = e
 		return err
@@ -258,10 +260,12 @@ func (b *binder) changed(q *pgext.Query, rel *Relation) (n *node, sc *scope, ids
 		return nil, nil, nil, nil, err
 	}
 	s := q.Select
+	first := len(b.md.access.list)
 	if n, sc, err = b.from(s.From, ev); err != nil {
 		return nil, nil, nil, nil, err
 	}
 	t := sc.tables[0]
+	b.md.access.scanned(first)
 	if t.rel != rel {
 		return nil, nil, nil, nil, pgerr.Newf(pgerr.FeatureNotSupported, "a WITH query hides table \"%s\"", rel.Name).WithHint("Rename the WITH query.")
 	}
@@ -397,6 +401,7 @@ func (b *binder) update(s *sql.Update) (*PlannedChange, error) {
 	out.n = b.md.extend(n, fresh, exprs)
 	if s.Returning != nil {
 		m := map[int]int{}
+		b.md.access.row(fresh)
 		for i, id := range ids {
 			m[id] = fresh[i]
 		}

@@ -27,6 +27,7 @@ func (b *binder) insert(s *sql.Insert) (*PlannedChange, error) {
 	if err != nil {
 		return nil, err
 	}
+	b.md.access.changed().Inserted = cols
 	n, row, ev, err := b.insertRows(s, rel, cols)
 	if err != nil {
 		return nil, err
@@ -54,6 +55,7 @@ func (b *binder) insert(s *sql.Insert) (*PlannedChange, error) {
 	}
 	if s.Returning != nil {
 		sc := rowScope(rel, name, ids)
+		b.md.access.row(ids)
 		if err = b.returning(p, s.Returning, sc, ids, ev, out); err != nil {
 			return nil, err
 		}
@@ -238,6 +240,7 @@ func (b *binder) onConflict(c *sql.OnConflict, rel *Relation, name string) (*Pla
 	for i, col := range rel.Columns {
 		proposed[i] = b.md.add(col.Name, col.Type)
 	}
+	b.md.access.row(old)
 	ex := rowScope(rel, "excluded", proposed)
 	sc.tables = append(sc.tables, ex.tables...)
 	x := &exprCtx{b: b, sc: sc, ev: &env{}, clause: "ON CONFLICT"}

@@ -122,7 +122,10 @@ type colMeta struct {
 }
 
 // metadata holds the columns of a statement; ids start at 1.
-type metadata struct{ cols []colMeta }
+type metadata struct {
+	cols   []colMeta
+	access accesses
+}
 
 func newMetadata() *metadata { return &metadata{cols: make([]colMeta, 1)} }
 
@@ -133,7 +136,12 @@ func (m *metadata) add(name string, t types.Type) int {
 
 func (m *metadata) typ(id int) types.Type { return m.cols[id].typ }
 
-func (m *metadata) ref(id int) *expr.Expr { return expr.Col(id, m.cols[id].typ) }
+func (m *metadata) ref(id int) *expr.Expr {
+	if m.access.origins != nil {
+		m.access.read(id)
+	}
+	return expr.Col(id, m.cols[id].typ)
+}
 
 // out returns the output columns of n in order.
 func (n *node) out() []int {
@@ -421,7 +429,7 @@ func substitute(e *expr.Expr, m map[int]*expr.Expr) *expr.Expr {
 func (md *metadata) narrow(n *node, ids []int) *node {
 	p := &node{op: opProject, in: []*node{n}, cols: append([]int(nil), ids...)}
 	for _, id := range ids {
-		p.exprs = append(p.exprs, md.ref(id))
+		p.exprs = append(p.exprs, expr.Col(id, md.typ(id)))
 	}
 	return p
 }

@@ -157,6 +157,10 @@ func (m *mergeRows) row(w *sql.MergeWhen, x *exprCtx, ids []int) ([]*expr.Expr, 
 		x.clause = "UPDATE"
 		return b.assignments(x, rel, pgext.Assignments(pgext.QueryOf(w.Set.Stmt).Select), ids)
 	case sql.MergeInsert:
+		b.md.access.changed().Insert = true
+	case sql.MergeDelete:
+		b.md.access.changed().Delete = true
+		return nil, nil
 	default:
 		return nil, nil
 	}
@@ -167,6 +171,7 @@ func (m *mergeRows) row(w *sql.MergeWhen, x *exprCtx, ids []int) ([]*expr.Expr, 
 		if err != nil {
 			return nil, err
 		}
+		b.md.access.changed().Inserted = append(b.md.access.changed().Inserted, cols...)
 		values := pgext.QueryOf(w.Values.Stmt).Select.Targets
 		switch {
 		case len(values) > len(cols):

@@ -45,6 +45,7 @@ func (b *binder) plan(r *bound) (*Planned, error) {
 	if err := b.unused(); err != nil {
 		return nil, err
 	}
+	access := b.md.access.finish()
 	params, err := b.finishParams()
 	if err != nil {
 		return nil, err
@@ -77,7 +78,7 @@ func (b *binder) plan(r *bound) (*Planned, error) {
 	}
 	pl.Fragments = ph.frags
 	pl.NextID = number(pl.Fragments)
-	res := &Planned{Plan: pl, Before: b.before, Params: params, Relations: b.deps, Columns: append(types.Schema(nil), pl.Schema[:len(r.cols)]...)}
+	res := &Planned{Plan: pl, Before: b.before, Params: params, Relations: b.deps, Access: access, Columns: append(types.Schema(nil), pl.Schema[:len(r.cols)]...)}
 	for _, c := range r.cols {
 		res.Origins = append(res.Origins, b.md.cols[c.id].origin)
 	}

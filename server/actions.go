@@ -52,6 +52,9 @@ func (a *actions) Sleep(d time.Duration) error {
 
 // Signal implements expr.SessionActions.
 func (a *actions) Signal(pid int32, terminate bool) (bool, error) {
+	if err := a.ss.maySignal(pid, terminate); err != nil {
+		return false, err
+	}
 	send := a.ss.srv.wire.Cancel
 	if terminate {
 		send = a.ss.srv.wire.Terminate

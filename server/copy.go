@@ -229,6 +229,9 @@ func (d *dispatch) copyFrom(st *sql.Copy, rel *planner.Relation, o *copyOptions)
 	if err != nil {
 		return err
 	}
+	if err := ss.authorize(p); err != nil {
+		return err
+	}
 	format := pgwire.FormatText
 	if opts.Format == pgcopy.Binary {
 		format = pgwire.FormatBinary

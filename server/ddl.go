@@ -33,11 +33,11 @@ func (d *dispatch) targetSchema(n sql.Name) (string, error) {
 		if _, ok := snap.Namespace(n.Schema); !ok {
 			return "", pgerr.Newf(pgerr.InvalidSchemaName, "schema %q does not exist", n.Schema).At(n.Pos)
 		}
-		return n.Schema, nil
+		return n.Schema, d.ss.mayCreateIn(n.Schema)
 	}
 	for _, p := range d.ss.vars.searchPath() {
 		if _, ok := snap.Namespace(p); ok && !catalog.IsTemporarySchema(p) {
-			return p, nil
+			return p, d.ss.mayCreateIn(p)
 		}
 	}
 	return "", pgerr.Newf(pgerr.InvalidSchemaName, "no schema has been selected to create in").At(n.Pos)

@@ -19,9 +19,24 @@ func (d *dispatch) createSchema(st *sql.CreateSchema) error {
 		return err
 	}
 	defer unlock()
-	err = d.ss.update(func(tx *catalog.Tx) error { return tx.AddNamespace(st.Name.Name) })
+	name, owner := st.Name.Name, d.ss.role()
+	if st.Authorization != nil {
+		if owner, err = d.ss.findRole(*st.Authorization); err != nil {
+			return err
+		}
+		if !d.ss.snapshot().IsMember(d.ss.role(), owner) {
+			return denied("must be member of role %q", roleName(d.ss.snapshot(), owner))
+		}
+		if st.Authorization.Special != "" && name == st.Authorization.Name {
+			name = roleName(d.ss.snapshot(), owner)
+		}
+	}
+	err = d.ss.update(func(tx *catalog.Tx) error {
+		tx.SetCreator(storedOwner(owner))
+		return tx.AddNamespace(name)
+	})
 	if st.IfNotExists && pgerr.CodeOf(err) == pgerr.DuplicateSchema {
-		if err := d.ss.notice("NOTICE", pgerr.DuplicateSchema, "schema %q already exists, skipping", st.Name.Name); err != nil {
+		if err := d.ss.notice("NOTICE", pgerr.DuplicateSchema, "schema %q already exists, skipping", name); err != nil {
 			return err
 		}
 		err = nil

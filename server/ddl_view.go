@@ -44,6 +44,11 @@ func (d *dispatch) createView(st *sql.CreateView) error {
 	if len(st.Query.Changes) > 0 {
 		return pgerr.Newf(pgerr.FeatureNotSupported, "views must not contain data-modifying statements in WITH")
 	}
+	if exists {
+		if err := d.ss.mustOwn(old, false); err != nil {
+			return err
+		}
+	}
 	q, err := planner.PlanQuery(st.Query, d.ss.planOptions(d.ss.snapshot(), nil))
 	if err != nil {
 		return err
@@ -86,7 +91,7 @@ func (d *dispatch) createView(st *sql.CreateView) error {
 				return pgerr.Newf(pgerr.InvalidTableDefinition, "cannot change data type of view column %q from %s to %s", c.Name, c.Type, n.Type)
 			}
 		}
-		o.ID = old.ID
+		o.ID, o.Owner, o.ACL, o.Comment = old.ID, old.Owner, old.ACL, old.Comment
 		return tx.Replace(o)
 	})
 	if err != nil {
@@ -196,6 +201,9 @@ func (d *dispatch) createMaterializedView(st *sql.CreateMaterializedView) error 
 		}
 		q, err := planner.PlanStream(st.Query, opts)
 		if err != nil {
+			return err
+		}
+		if err := d.ss.mayAccess(q.Access); err != nil {
 			return err
 		}
 		if len(q.Params) > 0 {

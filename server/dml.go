@@ -43,6 +43,9 @@ func (d *dispatch) change(st sql.Statement) error {
 	} else if err := ss.fresh(p); err != nil {
 		return err
 	}
+	if err := ss.authorize(p); err != nil {
+		return err
+	}
 	obj, err := changeTarget(p.snap, p.change)
 	if err != nil {
 		return err

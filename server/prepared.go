@@ -37,6 +37,8 @@ type prepared struct {
 	query  *planner.Planned       // of a query
 	change *planner.PlannedChange // of INSERT, UPDATE, DELETE
 	snap   *catalog.Snapshot      // catalog planned with
+	role   uint32                 // that the session acted as
+	passed bool                   // its privileges were found sufficient
 	path   []string
 	point  *pointRead // fast path of a read by key
 }
@@ -153,13 +155,13 @@ func (ss *session) plan(p *prepared) error {
 	if p.snap != nil && !slices.EqualFunc(columns, p.columns, func(a, b types.Column) bool { return a.Type == b.Type && a.Name == b.Name }) {
 		return pgerr.Newf(pgerr.FeatureNotSupported, "cached plan must not change result type")
 	}
-	p.columns, p.origins, p.params, p.snap, p.path = columns, origins, params, snap, path
+	p.columns, p.origins, p.params, p.snap, p.path, p.role, p.passed = columns, origins, params, snap, path, ss.role(), false
 	return nil
 }
 
 // fresh makes sure that the plan of p is one of the current catalog.
 func (ss *session) fresh(p *prepared) error {
-	if p.stmt == nil || (p.snap == ss.snapshot() && slices.Equal(p.path, ss.vars.searchPath())) {
+	if p.stmt == nil || (p.snap == ss.snapshot() && p.role == ss.role() && slices.Equal(p.path, ss.vars.searchPath())) {
 		return nil
 	}
 	return ss.plan(p)

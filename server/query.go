@@ -44,6 +44,9 @@ func (d *dispatch) query(st *sql.Query) error {
 	} else if err := d.ss.fresh(p); err != nil {
 		return err
 	}
+	if err := d.ss.authorize(p); err != nil {
+		return err
+	}
 	if len(st.Changes) > 0 {
 		return d.queryWith(p)
 	}
@@ -90,6 +93,9 @@ func rowCount(c *types.Chunk) int64 {
 
 // queryOf pins what the planned query reads.
 func (ss *session) queryOf(ctx context.Context, p *prepared, args []types.Datum) (*running, error) {
+	if err := ss.authorize(p); err != nil {
+		return nil, err
+	}
 	if p.query.Plan.Unbounded && ss.srv.endless(ctx, p.query.Plan) {
 		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "the query reads a source that never ends").
 			WithHint("Create a materialized view over it and query that.")
@@ -218,6 +224,9 @@ func pointReadOf(q *planner.Planned) *pointRead {
 
 func (d *dispatch) pointRead(p *prepared) error {
 	ss := d.ss
+	if err := ss.authorize(p); err != nil {
+		return err
+	}
 	rel, ok := ss.srv.engine.Relation(p.point.relation)
 	if !ok {
 		return pgerr.Newf(pgerr.UndefinedTable, "relation %d does not exist any more", p.point.relation)
@@ -272,7 +281,7 @@ func (ss *session) planOptions(snap snapshotView, params []types.Type) planner.O
 	bytes, _ := memoryBytes(ss.vars.get("max_recursion_memory"))
 	return planner.Options{
 		MaxRecursionIterations: iterations, MaxRecursionBytes: bytes,
-		Catalog: ss.srv.planCatalog(snap, ss.vars.searchPath()), Registry: ss.srv.registry, SearchPath: ss.vars.searchPath(), Params: params,
+		Catalog: ss.srv.planCatalog(snap, ss.visiblePath(snap, ss.vars.searchPath())), Registry: ss.srv.registry, SearchPath: ss.vars.searchPath(), Params: params,
 		DisabledRules: ss.vars.disabledRules(), Env: ss.env(nil), Database: databaseName,
 	}
 }
@@ -318,26 +327,27 @@ func (d *dispatch) explain(st *sql.Explain) error {
 	snap := d.ss.snapshot()
 	o := d.ss.planOptions(snap, nil)
 	var p *plan.Plan
+	var access []planner.Access
 	switch t := st.Target.(type) {
 	case *sql.Query:
 		q, err := planner.PlanQuery(t, o)
 		if err != nil {
 			return err
 		}
-		p = q.Plan
+		p, access = q.Plan, q.Access
 	case *sql.CreateMaterializedView:
 		o.EmitOnClose = t.EmitOnWindowClose
 		q, err := planner.PlanStream(t.Query, o)
 		if err != nil {
 			return err
 		}
-		p = q.Plan
+		p, access = q.Plan, q.Access
 	case *sql.Insert, *sql.Update, *sql.Delete, *sql.Merge:
 		c, err := planChange(t, o)
 		if err != nil {
 			return err
 		}
-		p = c.Plan
+		p, access = c.Plan, c.Access
 	case *sql.Execute:
 		pre := d.ss.prepared[t.Name]
 		if pre == nil {
@@ -348,14 +358,17 @@ func (d *dispatch) explain(st *sql.Explain) error {
 		}
 		switch {
 		case pre.query != nil:
-			p = pre.query.Plan
+			p, access = pre.query.Plan, pre.query.Access
 		case pre.change != nil:
-			p = pre.change.Plan
+			p, access = pre.change.Plan, pre.change.Access
 		default:
 			return unsupported(st)
 		}
 	default:
 		return unsupported(st)
+	}
+	if err := d.ss.mayAccess(access); err != nil {
+		return err
 	}
 	if st.Format == "json" {
 		v := types.Datum{Type: types.JSON, Str: planner.ExplainJSON(p, st.Verbose)}

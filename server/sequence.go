@@ -222,6 +222,9 @@ func (q *sessionSequences) Next(oid uint32) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+	if err := q.ss.maySequence(o, catalog.PrivUsage|catalog.PrivUpdate, true); err != nil {
+		return 0, err
+	}
 	if err := q.writable("nextval"); err != nil {
 		return 0, err
 	}
@@ -242,6 +245,9 @@ func (q *sessionSequences) Next(oid uint32) (int64, error) {
 func (q *sessionSequences) Current(oid uint32) (int64, error) {
 	o, err := q.find(oid)
 	if err != nil {
+		return 0, err
+	}
+	if err := q.ss.maySequence(o, catalog.PrivUsage|catalog.PrivSelect, false); err != nil {
 		return 0, err
 	}
 	q.mu.Lock()
@@ -267,6 +273,9 @@ func (q *sessionSequences) Last() (int64, error) {
 func (q *sessionSequences) Set(oid uint32, value int64, called bool) error {
 	o, err := q.find(oid)
 	if err != nil {
+		return err
+	}
+	if err := q.ss.maySequence(o, catalog.PrivUpdate, false); err != nil {
 		return err
 	}
 	if err := q.writable("setval"); err != nil {

@@ -8,6 +8,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/streamdb/streamdb/auth"
 	"github.com/streamdb/streamdb/catalog"
 	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/connector"
@@ -46,6 +48,10 @@ type Config struct {
 	CheckpointDir string `yaml:"checkpoint_dir"`
 	Memory        int64  `yaml:"memory"` // bytes
 	Insecure      bool   `yaml:"insecure"`
+
+	HBAFile           string        `yaml:"hba"` // rules in the form of pg_hba.conf; "": the built-in ones
+	TLS               auth.TLSFiles `yaml:"tls"`
+	SuperuserPassword string        `yaml:"-"` // "": as it is
 
 	EpochInterval time.Duration     `yaml:"epoch_interval"`
 	Settings      map[string]string `yaml:"settings"` // initial values of server-wide settings
@@ -82,6 +88,8 @@ type Server struct {
 	lock     *os.File
 	wire     *pgwire.Server
 	settings *serverSettings
+	auth     *auth.Authenticator
+	tls      *auth.TLS // nil: connections are not encrypted
 
 	ddl        schemaLock // one schema change at a time
 	tables     sync.Map   // uint64 → *tableState
@@ -183,8 +191,23 @@ func (s *Server) open(ctx context.Context) error {
 	if err := s.restore(ctx, m); err != nil {
 		return err
 	}
+	if err := s.openSecurity(); err != nil {
+		return err
+	}
 	s.run()
 	return nil
+}
+
+// currentTLS returns the configuration for a new connection, nil when there is none.
+func (s *Server) currentTLS() *tls.Config {
+	if s.tls == nil {
+		return nil
+	}
+	cfg, err := s.tls.Config()
+	if err != nil {
+		s.log.Error().Err(err).Msg("the certificate was not reloaded: the former stays in use")
+	}
+	return cfg
 }
 
 // engineClock is the engine as the coordinator's clock; the engine comes into being after the coordinator.
@@ -393,7 +416,7 @@ func (s *Server) run() {
 			}
 		}
 	}()
-	s.wire = pgwire.NewServer(pgwire.Config{Handler: s, Logger: s.log})
+	s.wire = pgwire.NewServer(pgwire.Config{Handler: s, Logger: s.log, Authenticator: s.auth, CurrentTLS: s.currentTLS})
 	s.ready.Store(true)
 }
 

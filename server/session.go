@@ -36,6 +36,8 @@ type session struct {
 	sequences sessionSequences
 	inbox     inbox
 	stmtCtx   context.Context //nolint:containedctx // of the running statement, for the functions that it calls
+	guest     bool            // no role has the user's name: it stands for the superuser
+	roleIs    roleCache
 }
 
 // NewSession implements pgwire.Handler.
@@ -43,8 +45,19 @@ func (s *Server) NewSession(ctx context.Context, p pgwire.StartupParams, n pgwir
 	if p.Database != databaseName {
 		return nil, pgerr.Newf(pgerr.InvalidCatalogName, "database %q does not exist", p.Database).WithHint("The only database is called %q.", databaseName)
 	}
+	role, err := s.admit(p)
+	if err != nil {
+		return nil, err
+	}
 	ss := &session{
-		srv: s, ctx: ctx, notifier: n, params: p, vars: s.newSessionVars(p.User), prepared: map[string]*prepared{}, portals: map[string]*portal{}, began: time.Now(),
+		guest: role == nil, srv: s, ctx: ctx, notifier: n, params: p, vars: s.newSessionVars(p.User), prepared: map[string]*prepared{}, portals: map[string]*portal{}, began: time.Now(),
+	}
+	ss.vars.mayBecome = ss.mayBecome
+	ss.vars.isSuper = ss.super
+	ss.tx = &txn{}
+	ss.vars.vals["is_superuser"] = onOff(ss.super())
+	if err := ss.roleDefaults(role); err != nil {
+		return nil, err
 	}
 	ss.sequences.ss = ss
 	for _, kv := range p.Settings {
@@ -55,7 +68,6 @@ func (s *Server) NewSession(ctx context.Context, p pgwire.StartupParams, n pgwir
 	ss.notifier = &filter{Notifier: n, vars: ss.vars}
 	ss.vars.beginTx()
 	ss.vars.startup()
-	ss.tx = &txn{}
 	ss.activity.end(ss)
 	s.sessions.Store(p.ProcessID, ss)
 	return ss, nil
@@ -210,7 +222,7 @@ func endsTx(st sql.Statement) bool {
 func (ss *session) env(args []types.Datum) *expr.Env {
 	return &expr.Env{
 		Format: ss.Format(), Params: args, TxnTime: ss.tx.at.Sub(pgEpoch).Microseconds(), StmtTime: time.Since(pgEpoch).Microseconds(),
-		User: ss.vars.get("role_user"), Database: databaseName, Schemas: ss.vars.searchPath(), Settings: ss.vars.lookup,
+		User: ss.vars.currentUser(), SessionUser: ss.vars.vals["session_authorization"], Database: databaseName, Schemas: ss.vars.searchPath(), Settings: ss.vars.lookup,
 		Catalog: ss.catalogInfo(), SessionID: ss.params.ProcessID, Sequences: &ss.sequences, Session: &actions{ss: ss, ctx: ss.stmtCtx},
 	}
 }

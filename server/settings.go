@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/streamdb/streamdb/auth"
 	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/planner"
@@ -64,7 +65,7 @@ func settings() []setting {
 		{name: "in_hot_standby", value: "off", report: true, scope: scopeReadOnly, doc: "Always off."},
 		{name: "integer_datetimes", value: "on", report: true, scope: scopeReadOnly, doc: "Always on."},
 		{name: "IntervalStyle", value: "postgres", report: true, check: oneOf("postgres", "postgres_verbose", "sql_standard", "iso_8601"), doc: "Text form of intervals."},
-		{name: "is_superuser", value: "on", report: true, scope: scopeReadOnly, doc: "Always on while there are no roles."},
+		{name: "is_superuser", value: "on", report: true, scope: scopeReadOnly, doc: "Whether the session may do everything."},
 		{name: "lc_collate", value: "C", scope: scopeReadOnly, doc: "Order of text: by bytes."},
 		{name: "lc_ctype", value: "C", scope: scopeReadOnly, doc: "Character classes."},
 		{name: "lc_messages", value: "C", doc: "Language of messages."},
@@ -76,12 +77,15 @@ func settings() []setting {
 		{name: "max_index_keys", value: "32", scope: scopeReadOnly, doc: "Columns of a key."},
 		{name: "max_recursion_iterations", value: strconv.Itoa(planner.DefaultMaxRecursionIterations), check: integer(1, 1<<31-1), doc: "A recursive query that takes more iterations fails (54000)."},
 		{name: "max_recursion_memory", value: strconv.Itoa(planner.DefaultMaxRecursionBytes>>20) + "MB", check: memory, doc: "A recursive query whose rows take more memory fails (54000)."},
-		{name: "role_user", scope: scopeReadOnly, doc: "User of the session."},
+		{name: "password_encryption", value: "scram-sha-256", check: oneOf("scram-sha-256"), doc: "How passwords are stored."},
+		{name: "role", value: "none", doc: "Role that the session acts as; none: the session's user."},
+		{name: "scram_iterations", value: strconv.Itoa(auth.DefaultIterations), check: integer(1, auth.MaxIterations), doc: "Iterations of the hash of new passwords."},
 		{name: "search_path", value: `"$user", public`, doc: "Schemas in which unqualified names are looked up."},
 		{name: "server_encoding", value: "UTF8", report: true, scope: scopeReadOnly, doc: "Always UTF8."},
 		{name: "server_version", value: ServerVersion, report: true, scope: scopeReadOnly, doc: "Version of PostgreSQL whose behaviour is offered."},
 		{name: "server_version_num", value: ServerVersionNum, scope: scopeReadOnly, doc: "The same as a number."},
-		{name: "session_authorization", report: true, scope: scopeReadOnly, doc: "User of the session."},
+		{name: "session_authorization", report: true, doc: "User of the session."},
+		{name: "ssl", value: "off", scope: scopeReadOnly, doc: "Whether connections may be encrypted."},
 		{name: "standard_conforming_strings", value: "on", report: true, check: oneOf("on"), doc: "Always on."},
 		{name: "statement_timeout", value: "0", check: duration, doc: "Longest time of a statement; 0: none."},
 		{name: "synchronous_commit", value: "local", check: syncCommit, doc: "When a commit is acknowledged: local (on disk), remote (in a completed checkpoint), off."},
@@ -592,7 +596,7 @@ func (s *Server) alterSystem(name, value string, reset bool) error {
 	if err != nil {
 		return err
 	}
-	if st.scope == scopeReadOnly {
+	if st.scope == scopeReadOnly || st.identity() {
 		return pgerr.Newf(pgerr.CantChangeRuntimeParam, "parameter %q cannot be changed", st.name)
 	}
 	if reset {

@@ -288,6 +288,9 @@ func (d *dispatch) discard(st *sql.Discard) error {
 			return pgerr.Newf(pgerr.ActiveSQLTransaction, "DISCARD ALL cannot run inside a transaction block")
 		}
 		ss.vars.notify = ss.notifier.ParameterStatus
+		if err := ss.vars.resetOne("session_authorization"); err != nil {
+			return err
+		}
 		ss.vars.resetAll()
 		clear(ss.prepared)
 		ss.tx.listens = append(ss.tx.listens, listening{off: true})

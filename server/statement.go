@@ -44,6 +44,9 @@ func (d *dispatch) statement(st sql.Statement) error {
 	if err := d.mayWrite(st); err != nil {
 		return err
 	}
+	if err := d.permit(st); err != nil {
+		return err
+	}
 	switch st := st.(type) {
 	case *sql.Query:
 		return d.query(st)
@@ -123,11 +126,29 @@ func (d *dispatch) statement(st sql.Statement) error {
 	case *sql.DropFunction:
 		return d.dropFunction(st)
 	case *sql.Drop:
+		if st.Kind == sql.KindRole {
+			return d.dropRoles(st)
+		}
 		return d.drop(st)
 	case *sql.Truncate:
 		return d.truncate(st)
 	case *sql.AlterObject:
+		if done, err := d.changesOwner(st); done {
+			return err
+		}
 		return d.alter(st)
+	case *sql.Grant:
+		return d.grant(st)
+	case *sql.CreateRole:
+		return d.createRole(st)
+	case *sql.AlterRole:
+		return d.alterRole(st)
+	case *sql.AlterDefaultPrivileges:
+		return d.alterDefaultPrivileges(st)
+	case *sql.ReassignOwned:
+		return d.reassignOwned(st)
+	case *sql.DropOwned:
+		return d.dropOwned(st)
 	case *sql.CommentOn:
 		return d.comment(st)
 	case *sql.Checkpoint:
@@ -160,8 +181,7 @@ func (d *dispatch) statement(st sql.Statement) error {
 		return d.createIndex(st)
 	case *sql.Reindex:
 		return d.reindex(st)
-	case *sql.CreateSink, *sql.Grant,
-		*sql.CreateRole, *sql.AlterRole:
+	case *sql.CreateSink:
 		return unsupported(st)
 	}
 	return unsupported(st)
@@ -175,7 +195,8 @@ func (d *dispatch) mayWrite(st sql.Statement) error {
 	name := statementName(st)
 	switch st := st.(type) {
 	case *sql.Insert, *sql.Update, *sql.Delete, *sql.Merge, *sql.CreateTable, *sql.CreateTableAs, *sql.CreateSource, *sql.CreateMaterializedView, *sql.CreateView,
-		*sql.CreateSchema, *sql.CreateSequence, *sql.AlterSequence, *sql.CreateIndex, *sql.CreateSink, *sql.AlterType, *sql.Reindex:
+		*sql.CreateSchema, *sql.CreateSequence, *sql.AlterSequence, *sql.CreateIndex, *sql.CreateSink, *sql.AlterType, *sql.Reindex, *sql.CreateRole, *sql.AlterRole, *sql.Grant, *sql.AlterDefaultPrivileges,
+		*sql.ReassignOwned, *sql.DropOwned:
 	case *sql.CreateEnum:
 		name = "CREATE TYPE"
 	case *sql.CreateFunction:

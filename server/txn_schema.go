@@ -64,7 +64,12 @@ func (ss *session) snapshot() *catalog.Snapshot {
 }
 
 // update changes the catalog: in the transaction's private state where there is one.
-func (ss *session) update(f func(*catalog.Tx) error) error {
+func (ss *session) update(change func(*catalog.Tx) error) error {
+	creator := storedOwner(ss.role())
+	f := func(tx *catalog.Tx) error {
+		tx.SetCreator(creator)
+		return change(tx)
+	}
 	if ss.tx != nil && ss.tx.schema != nil {
 		return ss.tx.schema.private.Update(f)
 	}

@@ -27,6 +27,8 @@ type sessionVars struct {
 	path          []string
 	temporary     string // schema of the temporary relations, "" before there are any
 	notify        func(name, value string) error
+	mayBecome     func(setting, role string) error // checks SET ROLE and SET SESSION AUTHORIZATION
+	isSuper       func() bool
 }
 
 func (s *Server) newSessionVars(user string) *sessionVars {
@@ -36,7 +38,7 @@ func (s *Server) newSessionVars(user string) *sessionVars {
 		v.vals[k] = x
 	}
 	s.settings.mu.RUnlock()
-	v.vals["role_user"], v.vals["session_authorization"] = user, user
+	v.vals["session_authorization"] = user
 	return v
 }
 
@@ -114,6 +116,9 @@ func (v *sessionVars) set(name string, values []string, local bool) error {
 	if value, err = st.normalise(value); err != nil {
 		return err
 	}
+	if st.identity() {
+		return v.become(st, value, local)
+	}
 	v.change(st, value, local)
 	return nil
 }
@@ -132,6 +137,41 @@ func simpleName(name string) bool {
 		}
 	}
 	return true
+}
+
+// identity reports whether a setting says who the session is.
+func (s *setting) identity() bool { return s.name == "role" || s.name == "session_authorization" }
+
+// become changes who the session is.
+func (v *sessionVars) become(st *setting, value string, local bool) error {
+	if v.mayBecome != nil {
+		if err := v.mayBecome(st.name, value); err != nil {
+			return err
+		}
+	}
+	v.change(st, value, local)
+	if st.name == "session_authorization" {
+		v.change(v.srv.table.index["role"], "none", local)
+	}
+	if v.isSuper != nil {
+		v.change(v.srv.table.index["is_superuser"], onOff(v.isSuper()), local)
+	}
+	return nil
+}
+
+func onOff(b bool) string {
+	if b {
+		return "on"
+	}
+	return "off"
+}
+
+// currentUser is the name of the role that the session acts as.
+func (v *sessionVars) currentUser() string {
+	if r := v.vals["role"]; r != "none" && r != "" {
+		return r
+	}
+	return v.vals["session_authorization"]
 }
 
 // customised reports whether a name is one that applications may invent: class.name, the class not one of the server's.
@@ -171,6 +211,9 @@ func (v *sessionVars) resetOne(name string) error {
 	if st.scope == scopeReadOnly || st.scope == scopeServer {
 		return pgerr.Newf(pgerr.CantChangeRuntimeParam, "parameter %q cannot be changed", st.name)
 	}
+	if st.identity() {
+		return v.become(st, v.reset[st.name], false)
+	}
 	v.change(st, v.reset[st.name], false)
 	return nil
 }
@@ -185,7 +228,7 @@ func (v *sessionVars) resetValue(st *setting) string {
 
 func (v *sessionVars) resetAll() {
 	for i := range v.srv.table.list {
-		if st := &v.srv.table.list[i]; v.vals[st.name] != v.reset[st.name] && st.name != "transaction_isolation" && st.name != "transaction_read_only" {
+		if st := &v.srv.table.list[i]; v.vals[st.name] != v.reset[st.name] && st.name != "transaction_isolation" && st.name != "transaction_read_only" && !st.identity() && st.name != "is_superuser" {
 			v.change(st, v.reset[st.name], false)
 		}
 	}
@@ -299,7 +342,7 @@ func (v *sessionVars) searchPath() []string {
 				}
 			case "$user":
 				// The user streamdb does not mean the system schema of that name.
-				if p = v.vals["role_user"]; p != catalog.SystemSchema {
+				if p = v.currentUser(); p != catalog.SystemSchema {
 					v.path = append(v.path, p)
 				}
 			default:

@@ -15,6 +15,9 @@ func (p *parser) alter() Statement {
 		a.Actions = []AlterAction{p.alterSetting()}
 		return a
 	}
+	if p.IsN("default", "privileges") {
+		return p.alterDefaultPrivileges()
+	}
 	kind := p.objectKind()
 	switch kind {
 	case "":
@@ -27,13 +30,7 @@ func (p *parser) alter() Statement {
 	case KindType:
 		return p.alterType()
 	case KindRole:
-		r := &AlterRole{Name: p.ident(), User: t.Val == "user"}
-		p.Accept("with")
-		r.Options = p.roleOptions()
-		if p.Any("set", "reset", "rename", "in") {
-			p.Unsupported("ALTER ROLE .. "+strings.ToUpper(p.Cur().Val), "Give role options such as PASSWORD.")
-		}
-		return r
+		return p.alterRole(t)
 	}
 	a := &AlterObject{Kind: kind, IfExists: p.ifExists()}
 	p.Accept("only")
@@ -105,7 +102,7 @@ func (p *parser) alterAction() AlterAction {
 		p.Expect("to")
 		act.NewName = p.ident()
 	case p.Accept("owner", "to"):
-		act.Kind, act.NewName = AlterOwner, p.ident()
+		act.Kind, act.NewName = AlterOwner, p.roleSpec().Ident
 	case p.Accept("set", "schema"):
 		act.Kind, act.NewName = AlterSetSchema, p.ident()
 	case p.IsN("set", "("):

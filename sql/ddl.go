@@ -88,13 +88,9 @@ func (p *parser) create() Statement {
 		}
 		p.I++
 		return p.createFunction(first.Pos, replace)
-	case p.Any("role", "user") && !p.IsN("user", "mapping"):
+	case p.Any("role", "user", "group") && !p.IsN("user", "mapping"):
 		onlyPlain()
-		p.I++
-		r := &CreateRole{User: t.Val == "user", IfNotExists: p.ifNotExists(), Name: p.ident()}
-		p.Accept("with")
-		r.Options = p.roleOptions()
-		return r
+		return p.createRole()
 	}
 	if hint, ok := createHints[t.Val]; ok && t.K == lex.Ident {
 		return p.unsupported(first.Pos, "CREATE "+strings.ToUpper(t.Val), hint)
@@ -129,7 +125,6 @@ var createHints = map[string]string{
 	"text":        "Text search configurations are not available.",
 	"transform":   "There is no procedural language.",
 	"conversion":  "The encoding is always UTF8.",
-	"group":       "Use CREATE ROLE.",
 
 	"subscription": "Use CREATE SOURCE with connector = 'postgres-cdc' or a sink.",
 }
@@ -320,10 +315,10 @@ func (p *parser) createSchema() Statement {
 		s.Name = p.ident()
 	}
 	if p.Accept("authorization") {
-		t := p.ColID()
-		s.Authorization = t.Val
+		r := p.roleSpec()
+		s.Authorization = &r
 		if s.Name.Name == "" {
-			s.Name = Ident{t.Val, t.Pos}
+			s.Name = r.Ident
 		}
 	}
 	if strings.HasPrefix(s.Name.Name, "pg_") {
@@ -336,41 +331,6 @@ func (p *parser) createSchema() Statement {
 	return s
 }
 
-func (p *parser) roleOptions() []RoleOption {
-	var out []RoleOption
-	for {
-		t := p.Cur()
-		o := RoleOption{Name: strings.ToUpper(t.Val), Pos: t.Pos}
-		switch {
-		case p.Accept("encrypted", "password"), p.Accept("password"):
-			o.Name = "PASSWORD"
-			if p.Accept("null") {
-				o.Null = true
-			} else {
-				o.Value = p.stringConst().Val
-			}
-		case p.Accept("valid", "until"):
-			o.Name, o.Value = "VALID UNTIL", p.stringConst().Val
-		case p.Accept("connection", "limit"):
-			o.Name, o.Value = "CONNECTION LIMIT", p.optionValue()
-		case p.Accept("in", "role"):
-			o.Name = "IN ROLE"
-			for _, n := range p.idents() {
-				o.Value += n.Name + " "
-			}
-			o.Value = strings.TrimSpace(o.Value)
-		case p.Any("superuser", "nosuperuser", "createdb", "nocreatedb", "createrole", "nocreaterole", "inherit", "noinherit",
-			"login", "nologin", "replication", "noreplication", "bypassrls", "nobypassrls"):
-			p.I++
-		case t.K == lex.Ident && t.Cat == 0:
-			lex.Fail(pgerr.SyntaxError, t.Pos, "unrecognized role option \"%s\"", t.Val)
-		default:
-			return out
-		}
-		out = append(out, o)
-	}
-}
-
 // objectKind parses the kind of an object in DROP, ALTER, COMMENT and GRANT; "" with the cursor unmoved when there is none.
 func (p *parser) objectKind() ObjectKind {
 	switch {
@@ -378,7 +338,7 @@ func (p *parser) objectKind() ObjectKind {
 		return KindMaterializedView
 	case p.Any("table", "view", "source", "sink", "index", "schema", "database", "role", "function", "sequence", "type", "extension"):
 		return ObjectKind(p.Next().Val)
-	case p.Accept("user"), p.Accept("group"):
+	case !p.IsN("user", "mapping") && (p.Accept("user") || p.Accept("group")):
 		return KindRole
 	}
 	return ""
@@ -387,6 +347,9 @@ func (p *parser) objectKind() ObjectKind {
 func (p *parser) drop() Statement {
 	first := p.Next()
 	t := p.Cur()
+	if p.IsN("owned", "by") {
+		return p.dropOwned()
+	}
 	d := &Drop{Kind: p.objectKind()}
 	switch d.Kind {
 	case "":
@@ -402,6 +365,10 @@ func (p *parser) drop() Statement {
 		d.Concurrently = p.Accept("concurrently")
 	}
 	d.IfExists = p.ifExists()
+	if d.Kind == KindRole {
+		d.Names = p.roleNames()
+		return d
+	}
 	d.Names = p.names()
 	d.Cascade = p.cascade()
 	return d

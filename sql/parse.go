@@ -58,7 +58,7 @@ func (p *parser) withChange() int {
 func (p *parser) finish(st Statement, start int) {
 	b := st.base()
 	b.Start, b.End = p.Toks[start].Pos, p.Toks[p.I-1].End
-	b.Text = p.Src[b.Start:b.End]
+	b.Text = p.sourceText(st, b)
 	b.MaxParam = p.MaxParam(start)
 	for i := start; i < p.I; i++ {
 		if t := &p.Toks[i]; t.Truncated {
@@ -235,7 +235,7 @@ func (p *parser) statement() Statement {
 		return p.unsupported(t.Pos, "DO", "There is no procedural language; send the statements one by one.")
 	case "call":
 		return p.unsupported(t.Pos, "CALL", "There are no procedures; call functions with SELECT.")
-	case "cluster", "reassign", "load", "import", "security":
+	case "cluster", "load", "import", "security":
 		return p.unsupported(t.Pos, strings.ToUpper(t.Val), "This has no meaning here.")
 	}
 	p.Syntax()

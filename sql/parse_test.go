@@ -76,7 +76,9 @@ func TestStatements(t *testing.T) {
 		seen[reflect.TypeOf(st).Elem().Name()] = true
 		start, end := st.Span()
 		require.Equal(t, s, s[start:end])
-		require.Equal(t, s, st.SourceText())
+		if !strings.Contains(s, "PASSWORD") {
+			require.Equal(t, s, st.SourceText())
+		}
 		fmt.Fprintf(&b, "%s\n  %s\n", s, dump(reflect.ValueOf(st)))
 	}
 	golden(t, "statements.golden", b.String())

@@ -371,32 +371,7 @@ type CreateSchema struct {
 	Base
 	Name          Ident
 	IfNotExists   bool
-	Authorization string
-}
-
-// RoleOption is one option of CREATE or ALTER ROLE: LOGIN, NOLOGIN, SUPERUSER, PASSWORD, ..
-type RoleOption struct {
-	Name  string // upper case
-	Value string
-	Null  bool // PASSWORD NULL
-	Pos   int
-}
-
-// CreateRole is CREATE ROLE, and CREATE USER when User is set.
-type CreateRole struct {
-	Base
-	Name        Ident
-	User        bool
-	IfNotExists bool
-	Options     []RoleOption
-}
-
-// AlterRole is ALTER ROLE or USER name [WITH] options.
-type AlterRole struct {
-	Base
-	Name    Ident
-	User    bool
-	Options []RoleOption
+	Authorization *RoleSpec // nil: the current role
 }
 
 // ObjectKind names a kind of object in DROP, ALTER, COMMENT, SHOW CREATE and GRANT, in lower case.

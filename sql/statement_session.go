@@ -271,20 +271,6 @@ type Analyze struct {
 	Tables  []Name
 }
 
-// Grant is GRANT, or REVOKE when Revoke is set. Without Objects it grants the roles named in Privileges.
-type Grant struct {
-	Base
-	Revoke      bool
-	OptionOnly  bool     // REVOKE GRANT OPTION FOR
-	Privileges  []string // lower case, "all" for ALL PRIVILEGES
-	Kind        ObjectKind
-	AllInSchema bool
-	Objects     []Name
-	Grantees    []Ident
-	GrantOption bool
-	Cascade     bool
-}
-
 // Lock is LOCK TABLE.
 type Lock struct {
 	Base

@@ -50,6 +50,9 @@ func (p *parser) streamStatement(t *lex.Token) Statement {
 	case "grant", "revoke":
 		p.I++
 		return p.grant(t.Val == "revoke")
+	case "reassign":
+		p.I++
+		return p.reassignOwned()
 	case "lock":
 		p.I++
 		return p.lock()
@@ -314,63 +317,6 @@ func (p *parser) maintenance() (opts []Option, tables []Name) {
 			return opts, tables
 		}
 	}
-}
-
-func (p *parser) grant(revoke bool) Statement {
-	g := &Grant{Revoke: revoke}
-	if revoke {
-		g.OptionOnly = p.Accept("grant", "option", "for") || p.Accept("admin", "option", "for")
-	}
-	for {
-		t := p.Cur()
-		if !t.IsName("UCTR") {
-			p.Syntax()
-		}
-		p.I++
-		if t.Val == "all" && t.K == lex.Ident {
-			p.Accept("privileges")
-		}
-		g.Privileges = append(g.Privileges, t.Val)
-		if p.Is("(") {
-			p.Unsupported("a privilege on single columns", "Grant it on a view of those columns.")
-		}
-		if !p.Accept(",") {
-			break
-		}
-	}
-	if p.Accept("on") {
-		g.Kind = KindTable
-		if p.Accept("all") {
-			g.AllInSchema = true
-			if !p.Accept("tables") && !p.Accept("sequences") && !p.Accept("functions") {
-				p.Syntax()
-			}
-			p.Expect("in", "schema")
-		} else if k := p.objectKind(); k != "" {
-			g.Kind = k
-		}
-		g.Objects = p.names()
-	}
-	if revoke {
-		p.Expect("from")
-	} else {
-		p.Expect("to")
-	}
-	for {
-		p.Accept("group")
-		g.Grantees = append(g.Grantees, p.ident())
-		if !p.Accept(",") {
-			break
-		}
-	}
-	if !revoke {
-		g.GrantOption = p.Accept("with", "grant", "option") || p.Accept("with", "admin", "option")
-	}
-	if p.Accept("granted", "by") {
-		p.ColID()
-	}
-	g.Cascade = p.cascade()
-	return g
 }
 
 func (p *parser) lockMode() string {

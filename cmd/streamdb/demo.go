@@ -80,11 +80,6 @@ func (c *demoCmd) Run(a *app) (err error) {
 	if c.Rate <= 0 {
 		return usageError{errors.New("--rate must be positive")}
 	}
-	if c.Listen != "" {
-		if err := (&serveCmd{Listen: c.Listen}).checkListen(); err != nil {
-			return err
-		}
-	}
 	l, moved, err := listenOr(c.Listen, server.DefaultListen)
 	if err != nil {
 		return err
@@ -103,6 +98,9 @@ func (c *demoCmd) Run(a *app) (err error) {
 	})
 	if err != nil {
 		return errors.Join(err, l.Close(), hl.Close())
+	}
+	if err := db.CheckListen(l.Addr()); err != nil {
+		return usageError{errors.Join(err, l.Close(), hl.Close(), db.Close(context.Background()))}
 	}
 	failed := make(chan error, 2)
 	go func() { failed <- db.Serve(l) }()

@@ -7,7 +7,9 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
 	"runtime/debug"
+	"syscall"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -32,8 +34,36 @@ type serveCmd struct {
 	Listen   string `help:"Address for PostgreSQL clients." default:"127.0.0.1:5433" env:"STREAMDB_LISTEN"`
 	HTTP     string `name:"http" help:"Address for health, metrics and REST; empty: none." default:"127.0.0.1:8433" env:"STREAMDB_HTTP"`
 	Config   string `help:"YAML file with the same names as the flags; flags win." env:"STREAMDB_CONFIG" type:"path"`
-	Insecure bool   `help:"Allow a listen address that is not loopback although connections are neither encrypted nor authenticated." env:"STREAMDB_INSECURE"`
+	Insecure bool   `help:"Trust clients from everywhere as if they were on this machine, until the superuser has a password." env:"STREAMDB_INSECURE"`
+	securityFlags
 }
+
+// securityFlags say who may connect.
+type securityFlags struct {
+	HBA                   string `name:"hba" help:"File of rules in the form of pg_hba.conf. Default: loopback is trusted until the superuser has a password, all others need one." env:"STREAMDB_HBA" type:"path"`
+	TLSCert               string `name:"tls-cert" help:"File of the server's certificate (PEM)." env:"STREAMDB_TLS_CERT" type:"path"`
+	TLSKey                string `name:"tls-key" help:"File of its key (PEM)." env:"STREAMDB_TLS_KEY" type:"path"`
+	TLSClientCA           string `name:"tls-client-ca" help:"File of the authorities of client certificates (PEM)." env:"STREAMDB_TLS_CLIENT_CA" type:"path"`
+	TLSMinVersion         string `name:"tls-min-version" help:"Oldest version offered: TLSv1.2 or TLSv1.3." default:"TLSv1.2" env:"STREAMDB_TLS_MIN_VERSION"`
+	SuperuserPasswordFile string `help:"File whose first line becomes the password of the role streamdb." env:"STREAMDB_SUPERUSER_PASSWORD_FILE" type:"path"`
+}
+
+func (f *securityFlags) apply(o *streamdb.Options) error {
+	o.HBAFile, o.TLSCert, o.TLSKey, o.TLSClientCA, o.TLSMinVersion = f.HBA, f.TLSCert, f.TLSKey, f.TLSClientCA, f.TLSMinVersion
+	if (f.TLSCert == "") != (f.TLSKey == "") {
+		return usageError{errors.New("--tls-cert and --tls-key belong together")}
+	}
+	if f.SuperuserPasswordFile != "" {
+		var err error
+		o.SuperuserPassword, err = server.ReadPasswordFile(f.SuperuserPasswordFile)
+		return err
+	}
+	o.SuperuserPassword = os.Getenv(superuserPasswordEnv)
+	return nil
+}
+
+// superuserPasswordEnv may hold the superuser's first password; there is no flag for it, as command lines are seen by others.
+const superuserPasswordEnv = "STREAMDB_SUPERUSER_PASSWORD"
 
 // fileConfig is the configuration file.
 type fileConfig struct {
@@ -44,6 +74,12 @@ type fileConfig struct {
 	Listen        *string           `yaml:"listen"`
 	HTTP          *string           `yaml:"http"`
 	Insecure      *bool             `yaml:"insecure"`
+	HBA           *string           `yaml:"hba"`
+	TLSCert       *string           `yaml:"tls-cert"`
+	TLSKey        *string           `yaml:"tls-key"`
+	TLSClientCA   *string           `yaml:"tls-client-ca"`
+	TLSMinVersion *string           `yaml:"tls-min-version"`
+	PasswordFile  *string           `yaml:"superuser-password-file"`
 	Settings      map[string]string `yaml:"settings"`
 }
 
@@ -72,6 +108,12 @@ func (c *serveCmd) loadFile() error {
 	str(&c.CheckpointDir, "", fc.CheckpointDir)
 	str(&c.Listen, server.DefaultListen, fc.Listen)
 	str(&c.HTTP, server.DefaultHTTP, fc.HTTP)
+	str(&c.HBA, "", fc.HBA)
+	str(&c.TLSCert, "", fc.TLSCert)
+	str(&c.TLSKey, "", fc.TLSKey)
+	str(&c.TLSClientCA, "", fc.TLSClientCA)
+	str(&c.TLSMinVersion, "TLSv1.2", fc.TLSMinVersion)
+	str(&c.SuperuserPasswordFile, "", fc.PasswordFile)
 	if fc.Memory != nil && c.Memory == server.DefaultMemory {
 		if err := c.Memory.UnmarshalText([]byte(*fc.Memory)); err != nil {
 			return usageError{fmt.Errorf("%s: memory: %w", c.Config, err)}
@@ -121,7 +163,9 @@ func (c *serveCmd) Run(a *app) error {
 	if err := c.loadFile(); err != nil {
 		return err
 	}
-	if err := c.checkListen(); err != nil {
+	options := c.options(a)
+	options.Insecure = c.Insecure
+	if err := c.apply(&options); err != nil {
 		return err
 	}
 	limitHeap(int64(c.Memory))
@@ -135,10 +179,17 @@ func (c *serveCmd) Run(a *app) error {
 			return errors.Join(fmt.Errorf("listen for HTTP: %w", err), l.Close())
 		}
 	}
-	db, err := streamdb.Open(a.ctx, c.options(a))
+	db, err := streamdb.Open(a.ctx, options)
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
+	if err := db.CheckListen(l.Addr()); err != nil {
+		return usageError{errors.Join(err, l.Close(), db.Close(context.Background()))}
+	}
+	warnOpenHTTP(a, hl)
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
 	errs := make(chan error, 2)
 	go func() { errs <- db.Serve(l) }()
 	var web *http.Server
@@ -153,11 +204,17 @@ func (c *serveCmd) Run(a *app) error {
 	a.log.Info().Str("version", streamdb.Version).Str("listen", l.Addr().String()).Str("http", c.HTTP).Str("data_dir", c.DataDir).
 		Dur("start_ms", time.Since(began)).Msg("streamdb is ready")
 	var failed error
-	select {
-	case <-a.ctx.Done():
-		a.log.Info().Msg("stopping: last checkpoint, then exit")
-	case failed = <-db.Fatal():
-	case failed = <-errs:
+	for running := true; running; {
+		running = false
+		select {
+		case <-a.ctx.Done():
+			a.log.Info().Msg("stopping: last checkpoint, then exit")
+		case failed = <-db.Fatal():
+		case failed = <-errs:
+		case <-hup:
+			_ = db.Reload() // the server has logged it; what was in force stays so
+			running = true
+		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
@@ -170,16 +227,14 @@ func (c *serveCmd) Run(a *app) error {
 // stopTimeout bounds a graceful stop.
 const stopTimeout = 60 * time.Second
 
-func (c *serveCmd) checkListen() error {
-	host, _, err := net.SplitHostPort(c.Listen)
-	if err != nil {
-		return usageError{fmt.Errorf("--listen %s: %w", c.Listen, err)}
+// warnOpenHTTP says that the HTTP port asks nobody who they are.
+func warnOpenHTTP(a *app, l net.Listener) {
+	if l == nil {
+		return
 	}
-	ip := net.ParseIP(host)
-	if host == "localhost" || (ip != nil && ip.IsLoopback()) || c.Insecure {
-		return nil
+	if t, ok := l.Addr().(*net.TCPAddr); ok && !t.IP.IsLoopback() {
+		a.log.Warn().Str("http", l.Addr().String()).Msg("the HTTP port is open to others: it shows health, metrics and the names of jobs to everybody")
 	}
-	return usageError{fmt.Errorf("--listen %s is not a loopback address: connections are neither encrypted nor authenticated; add --insecure to allow it", c.Listen)}
 }
 
 // describe prints an error with its hint.

@@ -18,6 +18,7 @@ var layers = []layer{
 	{[]string{"cmd", "e2e", "examples"}, "programs use everything; nothing uses them"},
 	{[]string{"."}, "the embedding API: what a program that contains the database sees"},
 	{[]string{"server"}, "the composition root is the only place that knows all parts"},
+	{[]string{"auth"}, "who may connect; knows roles through an interface"},
 	{[]string{"connector/all"}, "the list of what connectors there are"},
 	{[]string{"connector/nexmark", "connector/datagen", "connector/file"}, "a connector knows what is offered to it, not the engine that runs it"},
 	{[]string{"exec"}, "runs plans over state with connectors and checkpoints; does not know names, sessions or SQL text"},

@@ -11,6 +11,8 @@ const (
 	ConnectionFailure                Code = "08006"
 	ProtocolViolation                Code = "08P01"
 	FeatureNotSupported              Code = "0A000"
+	InvalidGrantor                   Code = "0L000"
+	InvalidGrantOperation            Code = "0LP01"
 	CardinalityViolation             Code = "21000"
 	StringDataRightTruncation        Code = "22001"
 	NumericValueOutOfRange           Code = "22003"

@@ -8,18 +8,19 @@ import (
 
 // Env is what expressions may depend on besides their input: one per statement, or per job for views. Read-only while in use.
 type Env struct {
-	Format    *types.Format // session settings for text conversions
-	Params    []types.Datum // $1 … of the running statement
-	TxnTime   int64         // now(): µs since 2000-01-01 UTC
-	StmtTime  int64         // statement_timestamp()
-	User      string
-	Database  string
-	Schemas   []string // search path, resolved
-	Settings  func(name string) (string, bool)
-	Catalog   CatalogInfo // for pg_get_userbyid and its like; nil inside jobs
-	SessionID int32       // pg_backend_pid()
-	Sequences Sequences   // nil inside jobs
-	Session   SessionActions
+	Format      *types.Format // session settings for text conversions
+	Params      []types.Datum // $1 … of the running statement
+	TxnTime     int64         // now(): µs since 2000-01-01 UTC
+	StmtTime    int64         // statement_timestamp()
+	User        string
+	SessionUser string
+	Database    string
+	Schemas     []string // search path, resolved
+	Settings    func(name string) (string, bool)
+	Catalog     CatalogInfo // for pg_get_userbyid and its like; nil inside jobs
+	SessionID   int32       // pg_backend_pid()
+	Sequences   Sequences   // nil inside jobs
+	Session     SessionActions
 }
 
 // Sequences is what the functions of sequences do; sequences are named by OID. Safe for concurrent use.

@@ -23,6 +23,12 @@ func systemFunctions() []entry {
 	null := each(func(c *call) error { c.setNull(); return nil })
 	text := func(f func(f *expr.Frame) string) expr.Kernel { return nullary(strSlot, f) }
 	user := text(func(f *expr.Frame) string { return env(f).User })
+	sessionUser := text(func(f *expr.Frame) string {
+		if e := env(f); e.SessionUser != "" {
+			return e.SessionUser
+		}
+		return env(f).User
+	})
 	database := text(func(f *expr.Frame) string { return env(f).Database })
 	out := []entry{
 		fn("version()", "", text(func(f *expr.Frame) string {
@@ -33,7 +39,7 @@ func systemFunctions() []entry {
 			return "PostgreSQL " + v + " (streamdb)"
 		})),
 		fn("current_database()", "", database), own("current_catalog()", "name f t s", "CURRENT_CATALOG", database),
-		fn("current_user()", "", user), fn("session_user()", "", user), fn("getpgusername()", "", user),
+		fn("current_user()", "", user), fn("session_user()", "", sessionUser), fn("getpgusername()", "", user),
 		own("user()", "name f t s", "USER", user), own("current_role()", "name f t s", "CURRENT_ROLE", user),
 		fn("current_schema()", "", each(func(c *call) error {
 			for _, s := range env(c.f).Schemas {

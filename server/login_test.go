@@ -1,0 +1,242 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+
+	"github.com/streamdb/streamdb/server"
+)
+
+func TestGuestsUntilRolesExist(t *testing.T) {
+	d := open(t)
+	addr := d.listen()
+	s, err := d.tcp(addr, "anything", "")
+	require.NoError(t, err)
+	require.Equal(t, "anything|anything|on", s.row("select current_user, session_user, current_setting('is_superuser')"))
+	s.must("create table t (a int)", "create role ann login", "create role nologin")
+	_, err = d.tcp(addr, "anything", "")
+	require.Equal(t, "28000", pgErr(t, err).Code)
+	require.Equal(t, `role "anything" does not exist`, pgErr(t, err).Message)
+	_, err = d.tcp(addr, "nologin", "")
+	require.Equal(t, `role "nologin" is not permitted to log in`, pgErr(t, err).Message)
+	ann, err := d.tcp(addr, "ann", "")
+	require.NoError(t, err)
+	require.Equal(t, "ann|off", ann.row("select current_user, current_setting('is_superuser')"))
+}
+
+func TestPasswords(t *testing.T) {
+	var log bytes.Buffer
+	d := open(t, func(c *server.Config) {
+		c.Logger = zerolog.New(zerolog.SyncWriter(&log))
+		c.SuperuserPassword = "boot-secret"
+	})
+	addr := d.listen()
+	_, err := d.tcp(addr, "streamdb", "wrong")
+	require.Equal(t, "28P01", pgErr(t, err).Code)
+	_, err = d.tcp(addr, "nobody", "wrong")
+	require.Equal(t, `password authentication failed for user "nobody"`, pgErr(t, err).Message)
+	admin, err := d.tcp(addr, "streamdb", "boot-secret")
+	require.NoError(t, err)
+	admin.must(`create role ann login password 'ann-secret' connection limit 1`)
+	require.Equal(t, []string{"create role bob password '********'"},
+		append(admin.rows("create role bob password 'ann-secret'"), "create role bob password '********'"))
+	require.Regexp(t, `^SCRAM-SHA-256\$4096:`, admin.row("select rolpassword from pg_authid where rolname = 'ann'"))
+	require.Equal(t, "0A000", admin.code("alter role bob password 'md5aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa'"))
+	// A verifier made by PostgreSQL 15 of the password "secret".
+	admin.must("create role pg login password 'SCRAM-SHA-256$4096:nuZ+KQFEyDt0myd4iqVwww==$aQUTme2XrJIig6LZojD6k+4dBu/kc5La/t5aw9TmaHs=:HaZv2qWtbTYc8VI6kVbQSX5XCxsfWwx3CsE2PrVWwPY='")
+	_, err = d.tcp(addr, "pg", "secret")
+	require.NoError(t, err)
+	ann, err := d.tcp(addr, "ann", "ann-secret")
+	require.NoError(t, err)
+	_, err = d.tcp(addr, "ann", "ann-secret")
+	require.Equal(t, "53300", pgErr(t, err).Code)
+	require.NoError(t, ann.Close(d.ctx))
+	admin.must("alter role ann valid until '2001-01-01'")
+	_, err = d.tcp(addr, "ann", "ann-secret")
+	require.Equal(t, "28P01", pgErr(t, err).Code)
+	for _, r := range admin.rows("select query from pg_stat_activity") {
+		require.NotContains(t, r, "ann-secret")
+	}
+	d.crash()
+	addr = d.listen()
+	_, err = d.tcp(addr, "pg", "secret")
+	require.NoError(t, err, "roles survive")
+	require.NotContains(t, log.String(), "secret")
+}
+
+func TestRoleSettings(t *testing.T) {
+	d := open(t)
+	admin := d.connect()
+	admin.must("create role ann login", "alter role ann set search_path = 'x', public", "alter role ann set statement_timeout = '7s'", "create role grp", "grant grp to ann")
+	ann := d.as("ann")
+	require.Equal(t, "7s", ann.row("show statement_timeout"))
+	ann.must("set role grp")
+	require.Equal(t, "grp|ann", ann.row("select current_user, session_user"))
+	ann.must("begin", "set local role none")
+	require.Equal(t, "ann", ann.row("select current_user"))
+	ann.must("rollback")
+	require.Equal(t, "grp", ann.row("select current_user"))
+	ann.must("reset role")
+	require.Equal(t, "ann", ann.row("select current_user"))
+	admin.must("set session authorization ann")
+	require.Equal(t, "ann|ann|off", admin.row("select current_user, session_user, current_setting('is_superuser')"))
+	require.Equal(t, "42501", admin.code("create role x"))
+	admin.must("reset session authorization")
+	require.Equal(t, "streamdb|on", admin.row("select current_user, current_setting('is_superuser')"))
+}
+
+func TestViewsAndRevocation(t *testing.T) {
+	d := open(t)
+	admin := d.connect()
+	admin.must("create role ann login", "create role bob login", "create table t (a int)", "insert into t values (1)", "grant select on t to ann",
+		"grant create on schema public to ann")
+	ann, bob := d.as("ann"), d.as("bob")
+	ann.must("create view v as select * from t", "create materialized view m as select * from t", "grant select on v, m to bob")
+	require.Equal(t, "1", bob.row("select * from v"))
+	require.Equal(t, "1", bob.row("select * from m"))
+	_, err := bob.Prepare(d.ctx, "p", "select a from v")
+	require.NoError(t, err)
+	var n int
+	require.NoError(t, bob.QueryRow(d.ctx, "p").Scan(&n))
+	admin.must("revoke select on t from ann")
+	require.Equal(t, "42501", string(codeOf(t, bob.QueryRow(d.ctx, "p").Scan(&n))), "the view's owner may no longer read")
+	bob.fails("select * from v", "42501", "permission denied for table t")
+	require.Equal(t, "1", bob.row("select * from m"))
+	e := admin.fails("drop role ann", "2BP01", `role "ann" cannot be dropped because some objects depend on it`)
+	require.Contains(t, e.Detail, "owner of view v")
+	require.Contains(t, e.Detail, "privileges for schema public")
+	admin.must("drop owned by ann cascade", "drop role ann")
+	admin.must("alter default privileges grant select on tables to bob", "create table d (a int)")
+	require.Empty(t, bob.rows("select * from d"))
+	d.crash()
+	require.Empty(t, d.as("bob").rows("select * from d"))
+}
+
+// authority makes certificates of a test.
+type authority struct {
+	t    *testing.T
+	dir  string
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T) *authority {
+	a := &authority{t: t, dir: t.TempDir()}
+	a.cert, a.key = a.issue("ca", true)
+	return a
+}
+
+func (a *authority) issue(name string, ca bool) (*x509.Certificate, *ecdsa.PrivateKey) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(a.t, err)
+	c := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: ca, BasicConstraintsValid: true, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}
+	parent, parentKey := a.cert, a.key
+	if ca {
+		parent, parentKey = c, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, parentKey)
+	require.NoError(a.t, err)
+	out, err := x509.ParseCertificate(der)
+	require.NoError(a.t, err)
+	raw, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(a.t, err)
+	a.write(name+".crt", "CERTIFICATE", der)
+	a.write(name+".key", "PRIVATE KEY", raw)
+	return out, key
+}
+
+func (a *authority) write(name, kind string, der []byte) {
+	require.NoError(a.t, os.WriteFile(a.file(name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
+}
+
+func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
+
+func TestTLSAndRules(t *testing.T) {
+	ca := newAuthority(t)
+	ca.issue("server", false)
+	ca.issue("robot", false)
+	ca.issue("ann", false)
+	hba := filepath.Join(t.TempDir(), "hba")
+	rules := func(text string) { require.NoError(t, os.WriteFile(hba, []byte(text), 0o600)) }
+	rules("hostssl all streamdb all scram-sha-256\nhostssl all all all cert map-role=robot=worker\n")
+	d := open(t, func(c *server.Config) {
+		c.TLS.Cert, c.TLS.Key, c.TLS.CA = ca.file("server.crt"), ca.file("server.key"), ca.file("ca.crt")
+		c.HBAFile, c.SuperuserPassword = hba, "secret"
+	})
+	addr := d.listen()
+	tls := []string{"sslmode=verify-full", "sslrootcert=" + ca.file("ca.crt")}
+	with := func(name string) []string {
+		return append([]string{"sslcert=" + ca.file(name+".crt"), "sslkey=" + ca.file(name+".key")}, tls...)
+	}
+	_, err := d.tcp(addr, "streamdb", "secret")
+	require.Contains(t, err.Error(), `no pg_hba.conf entry for host "127.0.0.1", user "streamdb", database "streamdb", no encryption`)
+	admin, err := d.tcp(addr, "streamdb", "secret", append([]string{"channel_binding=require"}, tls...)...)
+	require.NoError(t, err)
+	require.Equal(t, "on", admin.row("show ssl"))
+	admin.must("create role ann login", "create role worker login", "create role robot login")
+	_, err = d.tcp(addr, "ann", "", tls...)
+	require.Contains(t, err.Error(), "connection requires a valid client certificate")
+	_, err = d.tcp(addr, "ann", "", with("ann")...)
+	require.NoError(t, err)
+	_, err = d.tcp(addr, "worker", "", with("robot")...)
+	require.NoError(t, err)
+	for _, user := range []string{"robot", "ann"} {
+		_, err = d.tcp(addr, user, "", with("robot")...)
+		require.Contains(t, err.Error(), `certificate authentication failed for user "`+user+`"`)
+	}
+
+	rules("host all all all nonsense\n")
+	require.ErrorContains(t, d.srv.ReloadConfig(), `:1: invalid authentication method "nonsense"`)
+	_, err = d.tcp(addr, "ann", "", with("ann")...)
+	require.NoError(t, err, "the former rules are in force")
+	rules("host all all all reject\n")
+	require.NoError(t, d.srv.ReloadConfig())
+	_, err = d.tcp(addr, "ann", "", with("ann")...)
+	require.Contains(t, err.Error(), `pg_hba.conf rejects connection for host "127.0.0.1", user "ann", database "streamdb", SSL encryption`)
+	require.NoError(t, admin.Ping(d.ctx), "open connections stay")
+
+	// A certificate that changes is served to the next connection.
+	rules("hostssl all all all trust\n")
+	require.NoError(t, d.srv.ReloadConfig())
+	other := newAuthority(t)
+	other.issue("server", false)
+	for _, f := range []string{"server.crt", "server.key"} {
+		b, err := os.ReadFile(other.file(f))
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(ca.file(f), append(b, '\n'), 0o600))
+	}
+	_, err = d.tcp(addr, "ann", "", "sslmode=verify-full", "sslrootcert="+other.file("ca.crt"))
+	require.NoError(t, err)
+}
+
+func TestListenNeedsPasswords(t *testing.T) {
+	d := open(t)
+	far := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 5433}
+	require.Error(t, d.srv.CheckListen(far))
+	require.NoError(t, d.srv.CheckListen(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}))
+	d.connect().must("alter role streamdb password 'x'")
+	require.NoError(t, d.srv.CheckListen(far))
+	require.NoError(t, d.srv.Close(context.Background()))
+	d.cfg.Insecure = true
+	d.start()
+	require.NoError(t, d.srv.CheckListen(far))
+}

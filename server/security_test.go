@@ -1,0 +1,114 @@
+package server_test
+
+import (
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+)
+
+// dial makes connections of a test come over TCP, where rules apply.
+func (d *database) listen() string {
+	d.t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(d.t, err)
+	go func() { _ = d.srv.Serve(l) }()
+	return l.Addr().String()
+}
+
+// tcp connects as a user over TCP; the error is for the caller.
+func (d *database) tcp(addr, user, password string, change ...string) (*session, error) {
+	cfg, err := pgx.ParseConfig("postgres://" + addr + "/streamdb?" + strings.Join(append([]string{"sslmode=disable"}, change...), "&"))
+	require.NoError(d.t, err)
+	cfg.User, cfg.Password = user, password
+	c, err := pgx.ConnectConfig(d.ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	d.t.Cleanup(func() { _ = c.Close(d.ctx) })
+	return &session{Conn: c, d: d}, nil
+}
+
+// as connects as a role without a password, inside of the process.
+func (d *database) as(user string) *session {
+	return d.connect(func(c *pgx.ConnConfig) { c.User = user })
+}
+
+// TestPermissions runs each kind of statement as a role without the privilege it takes, and with it.
+func TestPermissions(t *testing.T) {
+	d := open(t)
+	admin := d.connect()
+	admin.must(
+		"create role joe login", "create role spare", "create role owner login", "create schema s", "grant usage on schema s to owner",
+		"create table t (k int primary key, a int, b int)", "insert into t values (1, 10, 100)", "create view v as select a, b from t",
+		"create materialized view m as select a, b from t", "create table s.u (k int primary key)",
+	)
+	joe := d.as("joe")
+	for _, c := range []struct{ statement, message, grant string }{
+		{"select a from t", "permission denied for table t", "grant select on t to joe"},
+		{"select count(*) from t", "permission denied for table t", "grant select (b) on t to joe"},
+		{"select a from t", "permission denied for table t", "grant select (a) on t to joe"},
+		{"table t", "permission denied for table t", "grant select (k, a, b) on t to joe"},
+		{"select x.a from t x where k = 1", "permission denied for table t", "grant select on t to public"},
+		{"select 1 from t join t y using (k)", "permission denied for table t", "grant select (k) on t to joe"},
+		{"explain select a from t", "permission denied for table t", "grant select on t to joe"},
+		{"insert into t values (2, 1, 1)", "permission denied for table t", "grant insert on t to joe"},
+		{"insert into t (k) values (3)", "permission denied for table t", "grant insert (k) on t to joe"},
+		{"insert into t (k) values (4) returning a", "permission denied for table t", "grant insert on t to joe; grant select (a) on t to joe"},
+		{"insert into t values (4, 0, 0) on conflict (k) do update set a = 7", "permission denied for table t", "grant insert, update (a) on t to joe"},
+		{"update t set a = 1", "permission denied for table t", "grant update (a) on t to joe"},
+		{"update t set a = 1 where b = 3", "permission denied for table t", "grant update on t to joe; grant select (b) on t to joe"},
+		{"update t set a = b", "permission denied for table t", "grant update, select on t to joe"},
+		{"delete from t where k = 77", "permission denied for table t", "grant delete on t to joe; grant select (k) on t to joe"},
+		{"delete from t", "permission denied for table t", "grant delete on t to joe"},
+		{"merge into t using s.u on t.k = u.k when not matched then insert values (u.k, 1, 1)", "permission denied for table t", "grant insert, select on t to joe; grant usage on schema s to joe; grant select on s.u to joe"},
+		{"truncate t", "permission denied for table t", "grant truncate on t to joe"},
+		{"select a from v", "permission denied for view v", "grant select on v to joe"},
+		{"select a from v", "permission denied for view v", "grant select (a) on v to joe"},
+		{"select a from m", "permission denied for materialized view m", "grant select on m to joe"},
+		{"select * from s.u", "permission denied for schema s", "grant usage on schema s to joe; grant select on s.u to joe"},
+		{"create table n (a int)", "permission denied for schema public", "grant create on schema public to joe"},
+		{"create view n as select 1 a", "permission denied for schema public", "grant create on schema public to joe"},
+		{"create materialized view n as select a from t", "permission denied for schema public", "grant create on schema public to joe; grant select on t to joe"},
+		{"create source n (a int) with (connector = 'file', path = '/tmp', format = 'csv') format plain encode csv", "must be superuser or have privileges of the pg_read_server_files role to read files of the server", ""},
+		{"create schema n", "permission denied for database streamdb", "grant create on database streamdb to joe"},
+		{"drop table s.u", "must be owner of table u", "grant usage on schema s to joe; alter table s.u owner to joe"},
+		{"drop view v", "must be owner of view v", "alter view v owner to joe"},
+		{"drop materialized view m", "must be owner of materialized view m", "grant owner to joe; alter materialized view m owner to owner"},
+		{"drop schema s cascade", "must be owner of schema s", "alter schema s owner to joe"},
+		{"alter table t rename to t2", "must be owner of table t", "grant create on schema public to joe; alter table t owner to joe"},
+		{"comment on table t is 'x'", "must be owner of table t", "alter table t owner to joe"},
+		{"grant select on t to owner", "permission denied for table t", "grant select on t to joe with grant option"},
+		{"checkpoint", "must be superuser or have privileges of pg_checkpoint to do CHECKPOINT", "grant pg_checkpoint to joe"},
+		{"refresh materialized view m", "must be owner of materialized view m", "alter materialized view m owner to joe"},
+		{"pause materialized view m", "must be owner of materialized view m", "alter materialized view m owner to joe"},
+		{"alter system set parallelism = 1", `permission denied to set parameter "parallelism"`, "alter role joe superuser"},
+		{"create role x", "permission denied to create role", "alter role joe createrole"},
+		{"alter role owner connection limit 3", "permission denied", "alter role joe createrole"},
+		{"drop role spare", "permission denied to drop role", "alter role joe superuser"},
+		{"grant owner to joe", `must have admin option on role "owner"`, "alter role joe createrole"},
+		{"set role owner", `permission denied to set role "owner"`, "grant owner to joe"},
+		{"set session authorization owner", `permission denied to set session authorization "owner"`, ""},
+		{"select rolpassword from pg_authid", "permission denied for table pg_authid", "alter role joe superuser"},
+		{"alter default privileges for role owner grant select on tables to joe", "permission denied to change default privileges", "grant owner to joe"},
+		{"reassign owned by owner to joe", "permission denied to reassign objects", "grant owner to joe"},
+		{"drop owned by owner", "permission denied to drop objects", "grant owner to joe"},
+	} {
+		joe.fails(c.statement, "42501", c.message)
+		if c.grant == "" {
+			continue
+		}
+		admin.must(strings.Split(c.grant, "; ")...)
+		// Nothing that succeeds here stays.
+		if strings.HasPrefix(c.statement, "checkpoint") || strings.HasPrefix(c.statement, "alter system") {
+			joe.must(c.statement)
+		} else {
+			joe.must("begin", c.statement, "rollback")
+		}
+		admin.must("reassign owned by joe, owner to streamdb", "drop owned by joe, owner", "revoke owner from joe", "revoke pg_checkpoint from joe",
+			"alter role joe nosuperuser nocreaterole", "grant usage on schema s to owner")
+		admin.must("revoke all on t, v, m, s.u from public", "revoke all on schema s from joe")
+	}
+}
