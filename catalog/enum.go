@@ -11,6 +11,9 @@ import (
 	"github.com/streamdb/streamdb/types"
 )
 
+// arrayPrefix before the name of a type names its array type.
+const arrayPrefix = "_"
+
 // Enum is a type made by CREATE TYPE .. AS ENUM. It is immutable once in a snapshot. The OID of its array type follows from its own
 // (types.ArrayOf).
 type Enum struct {
@@ -131,6 +134,19 @@ func (s *Snapshot) ResolveEnum(schema, name string, path []string) (*Enum, bool)
 	return nil, false
 }
 
+// ResolveEnumArray finds the array type of an enum type by the name that pg_type shows for it.
+func (s *Snapshot) ResolveEnumArray(schema, name string, path []string) (types.OID, bool) {
+	elem, ok := strings.CutPrefix(name, arrayPrefix)
+	if !ok {
+		return 0, false
+	}
+	e, ok := s.ResolveEnum(schema, elem, path)
+	if !ok {
+		return 0, false
+	}
+	return types.ArrayOf(types.OID(e.OID)), true
+}
+
 // EnumName returns the name of an enum type as format_type prints it: qualified where path does not find it.
 func (s *Snapshot) EnumName(oid uint32, path []string) (string, bool) {
 	e, ok := s.enums[oid]
@@ -212,6 +228,17 @@ func (i *Info) TypeOID(name string, path []string) (uint32, error) {
 	}
 	if o, ok := i.Snap.Resolve(n.Schema, n.Name, path); ok && o.hasRowType() {
 		return array(rowTypeOID(o), rowArrayOID(o))
+	}
+	if n.ArrayDims > 0 {
+		return missing()
+	}
+	if oid, ok := i.Snap.ResolveEnumArray(n.Schema, n.Name, path); ok {
+		return uint32(oid), nil
+	}
+	if elem, ok := strings.CutPrefix(n.Name, arrayPrefix); ok {
+		if o, ok := i.Snap.Resolve(n.Schema, elem, path); ok && o.hasRowType() {
+			return rowArrayOID(o), nil
+		}
 	}
 	return missing()
 }

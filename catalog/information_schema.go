@@ -147,7 +147,7 @@ func (d *SystemData) udt(w *rowWriter, prefix string, t types.Type) {
 		if e, ok := d.Snap.Enum(uint32(id)); ok {
 			name := e.Name
 			if t.IsArray() {
-				name = "_" + name
+				name = arrayPrefix + name
 			}
 			w.strs(prefix+"_catalog", d.Database, prefix+"_schema", e.Schema, prefix+"_name", name)
 			return

@@ -25,7 +25,7 @@ func pgType(d *SystemData, w *rowWriter) {
 		w.end()
 		rowTypeForm(w, r, space)
 		w.oid("oid", rowArrayOID(r.object))
-		w.str("typname", "_"+r.name)
+		w.str("typname", arrayPrefix+r.name)
 		w.str("typtype", "b")
 		w.str("typcategory", "A")
 		w.oid("typelem", rowTypeOID(r.object))
@@ -57,7 +57,7 @@ func (d *SystemData) enumTypes(w *rowWriter) {
 		w.oid("typarray", uint32(types.ArrayOf(oid)))
 		procs(w, "typinput", "enum_in", "typoutput", "enum_out", "typreceive", "enum_recv", "typsend", "enum_send")
 		w.end()
-		form(types.ArrayOf(oid), "_"+e.Name, "b", "A", "x", -1)
+		form(types.ArrayOf(oid), arrayPrefix+e.Name, "b", "A", "x", -1)
 		w.oid("typelem", e.OID)
 		procs(w, "typinput", "array_in", "typoutput", "array_out", "typreceive", "array_recv", "typsend", "array_send", "typanalyze", "array_typanalyze",
 			"typsubscript", "array_subscript_handler")

@@ -126,12 +126,16 @@ func (x *oneShot) run() error {
 
 func (x *oneShot) build(pn *plan.Node, parent *shotNode, port int) error {
 	n := &shotNode{plan: pn, parent: parent, port: port}
-	var inTypes [][]types.Type
-	for i, in := range pn.Inputs {
-		if err := x.build(in, n, i); err != nil {
+	inTypes := make([][]types.Type, len(pn.Inputs))
+	for k := range pn.Inputs {
+		i := k
+		if pn.Kind == plan.KindJoin { // the left rows come last, so that the result has their order, as clients expect of small joins
+			i = len(pn.Inputs) - 1 - k
+		}
+		if err := x.build(pn.Inputs[i], n, i); err != nil {
 			return err
 		}
-		inTypes = append(inTypes, in.Schema.Types())
+		inTypes[i] = pn.Inputs[i].Schema.Types()
 	}
 	var err error
 	switch pn.Kind {

@@ -165,6 +165,9 @@ func (c *copyOut) RowDescription(fields []pgwire.FieldDescription) error {
 	}
 	c.enc = pgcopy.NewEncoder(opts, cols, c.format)
 	c.buf = c.enc.AppendHeader(c.buf[:0])
+	if c.binary { // goes with what comes next: there are clients that look for whole rows, or the end, in each message
+		return nil
+	}
 	return c.send()
 }
 

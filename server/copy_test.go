@@ -175,6 +175,10 @@ func TestCopyWire(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 2, n)
 	bin := s.copyOut("COPY t TO STDOUT BINARY")
+	// Each message is a row, the first with the signature before it and the last the end of the data: what some clients rely on.
+	require.Equal(t, []string{"CopyOutResponse", "CopyData", "CopyData", "CopyData", "CopyDone", "C(COPY 2)", "Z(I)"},
+		s.raw(1, q("COPY (SELECT 1 UNION ALL SELECT 2) TO STDOUT (FORMAT binary)")))
+	require.Equal(t, []string{"CopyOutResponse", "CopyData", "CopyDone", "C(COPY 0)", "Z(I)"}, s.raw(1, q("COPY (SELECT 1 WHERE false) TO STDOUT (FORMAT binary)")))
 	s.must("CREATE TABLE u (a int)")
 	_, err = s.copyIn("COPY u FROM STDIN (FORMAT binary)", bin)
 	require.NoError(t, err)

@@ -39,11 +39,10 @@ func (c *planCatalog) SchemaExists(name string) bool {
 
 // Type implements planner.Catalog.
 func (c *planCatalog) Type(schema, name string) (types.OID, bool) {
-	e, ok := c.snap.ResolveEnum(schema, name, c.path)
-	if !ok {
-		return 0, false
+	if e, ok := c.snap.ResolveEnum(schema, name, c.path); ok {
+		return types.OID(e.OID), true
 	}
-	return types.OID(e.OID), true
+	return c.snap.ResolveEnumArray(schema, name, c.path)
 }
 
 // TypeName implements planner.Catalog.

@@ -57,7 +57,7 @@ func settings() []setting {
 		{name: "client_min_messages", value: "notice", check: messageLevel, doc: "Least severity of messages sent to the client."},
 		{name: "DateStyle", value: "ISO, MDY", report: true, check: dateStyle, doc: "Text form of dates and timestamps (ISO, SQL, Postgres, German) and the order of day, month and year in input (MDY, DMY, YMD)."},
 		{name: "default_table_access_method", value: "heap", doc: "Accepted for compatibility."},
-		{name: "default_transaction_isolation", value: "repeatable read", check: isolation, doc: "Isolation of transaction blocks: always a snapshot."},
+		{name: "default_transaction_isolation", value: "read committed", check: isolation, doc: "Name of the isolation of transaction blocks; it is a snapshot whatever the name."},
 		{name: "default_transaction_read_only", value: "off", report: true, check: boolean, doc: "Refuse writes in new transaction blocks."},
 		{name: "extra_float_digits", value: "1", check: integer(-15, 3), doc: "Digits of floating-point text; 1 and more: shortest exact."},
 		{name: "idle_in_transaction_session_timeout", value: "0", check: duration, doc: "A session that idles longer in a transaction block is ended (25P03); 0: none."},
@@ -91,7 +91,7 @@ func settings() []setting {
 		{name: "synchronous_commit", value: "local", check: syncCommit, doc: "When a commit is acknowledged: local (on disk), remote (in a completed checkpoint), off."},
 		{name: "temp_file_limit", value: "-1", check: integer(-1, maxTimeout), doc: "kB that the rows of a cursor with SCROLL or WITH HOLD may take in a temporary file; -1: no limit."},
 		{name: "TimeZone", value: "UTC", report: true, check: timeZone, doc: "Time zone of timestamptz text."},
-		{name: "transaction_isolation", value: "repeatable read", check: isolation, doc: "Isolation of the running transaction."},
+		{name: "transaction_isolation", value: "read committed", check: isolation, doc: "Isolation of the running transaction."},
 		{name: "transaction_read_only", value: "off", check: boolean, doc: "Refuse writes in the running transaction."},
 
 		{name: "background_ddl", value: "off", check: boolean, doc: "CREATE MATERIALIZED VIEW returns at once and fills the view in the background."},

@@ -95,7 +95,7 @@ func TestIsolationIsShown(t *testing.T) {
 	s.must("BEGIN ISOLATION LEVEL SERIALIZABLE")
 	require.Equal(t, "serializable", s.row("SHOW transaction_isolation"))
 	s.must("COMMIT")
-	require.Equal(t, "repeatable read", s.row("SHOW TRANSACTION ISOLATION LEVEL"))
+	require.Equal(t, "read committed", s.row("SHOW TRANSACTION ISOLATION LEVEL"))
 }
 
 func TestSnapshotIsolation(t *testing.T) {
