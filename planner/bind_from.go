@@ -388,6 +388,7 @@ func (b *binder) using(j *pgext.Join, n *node, ls, rs, sc *scope, pos int) (*nod
 				}
 			}
 		}
+		b.natural = append(b.natural, names)
 	}
 	var conds []*expr.Expr
 	var merged []scopeCol

@@ -103,6 +103,7 @@ func (s *selecting) targets(keepUnknown bool) error {
 			if err != nil {
 				return err
 			}
+			b.star(s.sc, cols, b.pos(t.Pos))
 			for _, c := range cols {
 				e := b.md.ref(c.id)
 				e.Pos = b.pos(t.Pos)

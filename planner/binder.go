@@ -44,6 +44,10 @@ type binder struct {
 	inner   bool
 	// declared are all WITH queries of the statement.
 	declared []*cte
+	// stars are the `*` and `t.*` of select lists in the statement's own text.
+	stars map[int][]StarColumn
+	// natural are the columns that each NATURAL JOIN joins on.
+	natural [][]string
 }
 
 func newBinder(o Options, stream bool) *binder {

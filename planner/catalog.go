@@ -144,6 +144,10 @@ type Planned struct {
 	Access []Access
 	// NotNull tells for each column of Plan.Schema whether it is known to hold no NULL.
 	NotNull []bool
+	// Stars tells for each `*` and `t.*` of a select list, by its place in the text, what it stands for.
+	Stars map[int][]StarColumn
+	// Natural are the columns that each NATURAL JOIN joins on.
+	Natural [][]string
 }
 
 // PlannedChange is a planned INSERT, UPDATE or DELETE. Plan yields one row per affected row:

@@ -256,3 +256,34 @@ func (s *scope) starCols(of []string, pos int) ([]scopeCol, error) {
 	}
 	return t.cols, nil
 }
+
+// StarColumn is one column that `*` stands for. Table is empty for a column that only its name finds, as that of JOIN .. USING.
+type StarColumn struct {
+	Schema, Table, Name string
+}
+
+// star records what a `*` at pos stands for.
+func (b *binder) star(s *scope, cols []scopeCol, pos int) {
+	if pos < 0 || len(b.frames) > 0 {
+		return
+	}
+	out := make([]StarColumn, len(cols))
+	for i, c := range cols {
+		out[i] = StarColumn{Name: c.name}
+		for _, t := range s.tables {
+			if id, n := t.column(c.name); n == 1 && id == c.id {
+				out[i].Table = t.name
+				for _, u := range s.tables {
+					if u != t && u.name == t.name {
+						out[i].Schema = t.schema
+					}
+				}
+				break
+			}
+		}
+	}
+	if b.stars == nil {
+		b.stars = map[int][]StarColumn{}
+	}
+	b.stars[pos] = out
+}

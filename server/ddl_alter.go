@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -71,11 +72,12 @@ func (d *dispatch) alterTable(x *sql.AlterAction, old *catalog.Object) error {
 // store makes the changed table the one of the catalog and of the engine.
 func (a *alteration) store() error {
 	d, srv := a.d, a.d.ss.srv
+	before := d.ss.snapshot()
 	if err := d.ss.update(func(tx *catalog.Tx) error {
 		if err := tx.Replace(a.o); err != nil {
 			return err
 		}
-		return d.viewsStand(tx.Snapshot(), a.old)
+		return d.viewsStand(before, tx.Snapshot(), a.old)
 	}); err != nil {
 		return err
 	}
@@ -89,12 +91,21 @@ func (a *alteration) store() error {
 }
 
 // viewsStand checks that the views over a relation that is being changed give the same columns as before.
-func (d *dispatch) viewsStand(snap *catalog.Snapshot, changed *catalog.Object) error {
+func (d *dispatch) viewsStand(before, snap *catalog.Snapshot, changed *catalog.Object) error {
 	for _, v := range snap.Dependents(changed.ID) {
 		if v.Kind != catalog.View && v.Kind != catalog.MaterializedView {
 			continue
 		}
-		if err := d.viewStands(snap, v); err != nil {
+		err := d.viewStands(snap, v)
+		if err == nil {
+			// A new column may be one more to join on.
+			was, werr := d.planView(before, v)
+			is, ierr := d.planView(snap, v)
+			if werr != nil || ierr != nil || !slices.EqualFunc(was.Natural, is.Natural, slices.Equal) {
+				err = errors.New("NATURAL JOIN would join on other columns")
+			}
+		}
+		if err != nil {
 			return pgerr.Newf(pgerr.DependentObjectsStillExist, "cannot alter %s because other objects depend on it", d.describe(changed)).
 				WithDetail("%s would not mean the same any more: %v.", d.describe(v), err).WithHint("Drop the view first, and create it again afterwards.")
 		}
@@ -102,19 +113,24 @@ func (d *dispatch) viewsStand(snap *catalog.Snapshot, changed *catalog.Object) e
 	return nil
 }
 
-func (d *dispatch) viewStands(snap *catalog.Snapshot, v *catalog.Object) error {
+// planView plans the stored query of a view.
+func (d *dispatch) planView(snap *catalog.Snapshot, v *catalog.Object) (*planner.Planned, error) {
 	stmts, err := sql.Parse(v.Query)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	q, ok := stmts[0].(*sql.Query)
 	if !ok {
-		return nil
+		return nil, pgerr.Newf(pgerr.InternalError, "the definition of %q is no query", v.Name)
 	}
 	opts := d.ss.planOptions(snap, nil)
 	opts.SearchPath = v.SearchPath
 	opts.Catalog = d.ss.srv.planCatalog(snap, v.SearchPath)
-	p, err := planner.PlanQuery(q, opts)
+	return planner.PlanQuery(q, opts)
+}
+
+func (d *dispatch) viewStands(snap *catalog.Snapshot, v *catalog.Object) error {
+	p, err := d.planView(snap, v)
 	if err != nil {
 		return err
 	}

@@ -75,6 +75,7 @@ func (d *dispatch) createView(st *sql.CreateView) error {
 	if err := namedColumns(o, q.Columns, st.Columns); err != nil {
 		return err
 	}
+	d.keepText(d.ss.snapshot(), o, st.Query, q.Stars)
 	err = d.ss.update(func(tx *catalog.Tx) error {
 		if !exists {
 			withSchema(tx, o)
@@ -221,6 +222,7 @@ func (d *dispatch) createMaterializedView(st *sql.CreateMaterializedView) error 
 			}
 		}
 		o.DependsOn = q.Relations
+		d.keepText(tx.Snapshot(), o, st.Query, q.Stars)
 		if o.Plan, err = json.Marshal(q.Plan); err != nil {
 			return fmt.Errorf("encode plan: %w", err)
 		}

@@ -32,7 +32,7 @@ func (d *dispatch) viewsFollow(tx *catalog.Tx, before *catalog.Snapshot, ids []u
 				continue
 			}
 			found = true
-			if text != now.Query {
+			if text = d.namedText(tx.Snapshot(), now, text); text != now.Query {
 				c := *now
 				c.Query = text
 				c.Definition = definitionOf(&c)
@@ -124,11 +124,9 @@ func renamedIn(text, from, to string) string {
 
 // definitionOf prints the statement that makes a view again.
 func definitionOf(o *catalog.Object) string {
-	var names []string
-	for _, c := range o.Columns {
-		if !c.Hidden {
-			names = append(names, sql.QuoteIdent(c.Name))
-		}
+	names := visibleNames(o)
+	for i := range names {
+		names[i] = sql.QuoteIdent(names[i])
 	}
 	return "CREATE " + strings.ToUpper(string(o.Kind)) + " " + qualified(o) + " (" + strings.Join(names, ", ") + ") AS " + o.Query
 }
