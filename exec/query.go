@@ -34,6 +34,8 @@ type Query struct {
 	Overlay map[uint64]map[string][]byte
 	// Emit takes result rows in order; the chunk is lent.
 	Emit func(*types.Chunk) error
+	// Profile counts what the operators do, nil: nobody asked.
+	Profile *op.Profile
 }
 
 // Run evaluates q on the calling goroutine.
@@ -71,6 +73,9 @@ type shotNode struct {
 	port   int
 	feed   func(*shotNode) error // leaves
 	emit   func(*types.Chunk) error
+
+	profile *op.Profile // nil: nobody asked
+	counts  *op.NodeProfile
 }
 
 // Emit implements op.Emitter.
@@ -78,8 +83,15 @@ func (n *shotNode) Emit(c *types.Chunk) error {
 	if c.Rows() == 0 {
 		return nil
 	}
+	if n.profile != nil {
+		n.profile.Emitted(n.counts, c)
+		defer n.profile.Leave(n.profile.Enter(n.parent.counts))
+	}
 	if p := n.parent; p.op != nil {
 		return p.op.Process(n.port, c, p)
+	}
+	if n.profile != nil {
+		n.profile.Emitted(n.parent.counts, c)
 	}
 	return n.parent.emit(c)
 }
@@ -97,7 +109,11 @@ func (x *oneShot) run() error {
 	if root.Kind != plan.KindResult {
 		return pgerr.Newf(pgerr.InternalError, "one-shot plan ends in %q", root.Kind)
 	}
-	top := &shotNode{plan: root, emit: x.q.Emit}
+	profile := x.q.Profile
+	top := &shotNode{plan: root, emit: x.q.Emit, profile: profile, counts: profile.Node(root)}
+	if profile != nil {
+		top.counts.Loops++
+	}
 	polls := 0
 	x.cancel = func() bool {
 		polls++
@@ -108,7 +124,7 @@ func (x *oneShot) run() error {
 	}
 	for _, n := range x.nodes {
 		if n.feed != nil {
-			if err := n.feed(n); err != nil && !errors.Is(err, op.ErrEnough) {
+			if err := profile.Run(n.counts, func() error { return n.feed(n) }); err != nil && !errors.Is(err, op.ErrEnough) {
 				return err
 			}
 		}
@@ -116,7 +132,7 @@ func (x *oneShot) run() error {
 	b := checkpoint.Barrier{Epoch: x.q.Pinned.Epoch, Triggered: time.Now()}
 	for _, n := range x.nodes {
 		if n.op != nil {
-			if err := n.op.Barrier(b, n); err != nil && !errors.Is(err, op.ErrEnough) {
+			if err := profile.Run(n.counts, func() error { return n.op.Barrier(b, n) }); err != nil && !errors.Is(err, op.ErrEnough) {
 				return err
 			}
 		}
@@ -125,7 +141,7 @@ func (x *oneShot) run() error {
 }
 
 func (x *oneShot) build(pn *plan.Node, parent *shotNode, port int) error {
-	n := &shotNode{plan: pn, parent: parent, port: port}
+	n := &shotNode{plan: pn, parent: parent, port: port, profile: x.q.Profile, counts: x.q.Profile.Node(pn)}
 	inTypes := make([][]types.Type, len(pn.Inputs))
 	for k := range pn.Inputs {
 		i := k
@@ -149,10 +165,10 @@ func (x *oneShot) build(pn *plan.Node, parent *shotNode, port int) error {
 	case plan.KindValues, plan.KindSeries:
 		var l op.Leaf
 		l, err = op.NewLeaf(pn)
-		n.feed = func(n *shotNode) error { return l.Run(x.opContext(pn, nil), n) }
+		n.feed = func(n *shotNode) error { return l.Run(x.opContext(n, nil), n) }
 	default:
 		if n.op, err = op.New(pn); err == nil {
-			err = n.op.Open(x.opContext(pn, inTypes))
+			err = n.op.Open(x.opContext(n, inTypes))
 		}
 	}
 	if err != nil {
@@ -162,13 +178,15 @@ func (x *oneShot) build(pn *plan.Node, parent *shotNode, port int) error {
 	return nil
 }
 
-func (x *oneShot) opContext(pn *plan.Node, in [][]types.Type) *op.Context {
+func (x *oneShot) opContext(n *shotNode, in [][]types.Type) *op.Context {
+	pn := n.plan
 	if x.store == nil && len(pn.Inputs) > 0 {
 		x.store = state.NewMemory(x.engine.cfg.MaxPar)
 	}
 	return &op.Context{
 		Node: pn, InputTypes: in, Parallelism: 1, Groups: state.Range{From: 0, To: uint16(x.engine.cfg.MaxPar)}, Store: x.store,
 		Lib: x.engine.cfg.Lib, Env: x.q.Env, Errors: shotErrors{}, OneShot: true, Cancelled: x.cancel,
+		Profile: n.profile, Self: n.counts,
 	}
 }
 

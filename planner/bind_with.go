@@ -11,6 +11,7 @@ import (
 // before the statement that the clause belongs to and over the same snapshot; its rows (of the RETURNING list) are those of the virtual
 // relation Table.
 type PlannedWith struct {
+	Name      string // in the WITH clause
 	Table     string
 	Statement sql.Statement
 	Change    *PlannedChange
@@ -48,7 +49,7 @@ func (b *binder) changing(c *cte, i int, ev *env) error {
 		}
 		c.rel.Columns = append(c.rel.Columns, r)
 	}
-	b.before = append(b.before, PlannedWith{Table: c.rel.Virtual, Statement: st, Change: p})
+	b.before = append(b.before, PlannedWith{Name: c.name, Table: c.rel.Virtual, Statement: st, Change: p})
 	return nil
 }
 
@@ -168,7 +169,7 @@ func (b *binder) once(c *cte) (*bound, error) {
 	for _, col := range p.Columns {
 		c.rel.Columns = append(c.rel.Columns, RelColumn{Name: col.Name, Type: col.Type})
 	}
-	b.before = append(b.before, PlannedWith{Table: c.rel.Virtual, Query: p})
+	b.before = append(b.before, PlannedWith{Name: c.name, Table: c.rel.Virtual, Query: p})
 	return b.returned(c, -1)
 }
 

@@ -11,7 +11,13 @@ import (
 // Explain prints a plan in the manner of PostgreSQL's EXPLAIN: the root first, inputs indented below. Plans of jobs show their
 // fragments, exchanges and what operators keep. Verbose adds operator ids, output columns, stream keys and the rules that fired.
 func Explain(p *plan.Plan, verbose bool) []string {
-	x := &explainer{plan: p, verbose: verbose}
+	return (&Explained{Plan: p, Verbose: verbose}).Text()
+}
+
+// Text prints it line by line, as Explain does.
+func (e *Explained) Text() []string {
+	p := e.Plan
+	x := &explainer{Explained: e, plan: p}
 	root := p.Fragments[len(p.Fragments)-1]
 	x.job = root.Root.Kind != plan.KindResult
 	for i := len(p.Fragments) - 1; i >= 0; i-- {
@@ -30,17 +36,32 @@ func Explain(p *plan.Plan, verbose bool) []string {
 	if p.Unbounded {
 		x.line(0, "Unbounded: the query reads a source that may never end")
 	}
-	if verbose && len(p.Rules) > 0 {
+	if e.Verbose && len(p.Rules) > 0 {
 		x.line(0, "Rules: %s", strings.Join(p.Rules, ", "))
+	}
+	if e.Settings != nil {
+		var list []string
+		for _, s := range e.Settings {
+			list = append(list, s[0]+" = '"+strings.ReplaceAll(s[1], "'", "''")+"'")
+		}
+		if len(list) > 0 {
+			x.line(0, "Settings: %s", strings.Join(list, ", "))
+		}
+	}
+	if e.Planning != nil {
+		x.line(0, "Planning Time: %s ms", millis(*e.Planning))
+	}
+	if e.Execution != nil {
+		x.line(0, "Execution Time: %s ms", millis(*e.Execution))
 	}
 	return x.out
 }
 
 type explainer struct {
-	plan    *plan.Plan
-	verbose bool
-	job     bool
-	out     []string
+	*Explained
+	plan *plan.Plan // this or one of its parts
+	job  bool
+	out  []string
 }
 
 func (x *explainer) line(depth int, format string, args ...any) {
@@ -49,9 +70,13 @@ func (x *explainer) line(depth int, format string, args ...any) {
 
 func (x *explainer) node(n *plan.Node, depth int) {
 	title, details := x.describe(n)
-	if x.verbose {
+	if n.Kind == plan.KindResult && x.Change != "" {
+		title = x.Change + " on " + x.Target
+	}
+	if x.Verbose {
 		title += fmt.Sprintf("  (id=%d)", n.ID)
 	}
+	title += x.actual(n)
 	prefix := ""
 	if depth > 0 {
 		prefix = "->  "
@@ -66,7 +91,15 @@ func (x *explainer) node(n *plan.Node, depth int) {
 			x.line(inner, "%s", d)
 		}
 	}
-	if x.verbose {
+	if x.Actual != nil {
+		if removed, ok := x.removed(n); ok {
+			x.line(inner, "Rows Removed by Filter: %d", removed)
+		}
+		if a, ran := x.Actual(n); ran && x.Verbose {
+			x.line(inner, "Batches: %d", a.Batches)
+		}
+	}
+	if x.Verbose {
 		x.line(inner, "Output: %s", strings.Join(names(n), ", "))
 		if x.job {
 			key := columnList(n, n.Key)
@@ -82,16 +115,35 @@ func (x *explainer) node(n *plan.Node, depth int) {
 			}
 		}
 	}
-	for _, in := range n.Inputs {
+	if n.Kind == plan.KindResult {
+		for _, p := range x.Parts {
+			x.line(inner, "CTE %s", p.Name)
+			sub := *x.Explained
+			sub.Change, sub.Target, sub.Parts = p.Change, p.Target, nil
+			c := explainer{Explained: &sub, plan: p.Plan, out: x.out}
+			c.node(p.Plan.Fragments[len(p.Plan.Fragments)-1].Root, inner+1)
+			x.out = c.out
+		}
+	}
+	for _, in := range children(n) {
 		x.node(in, inner)
 	}
-	if n.Recompute != nil {
-		x.node(n.Recompute.Sub, inner)
+}
+
+// actual tells what an operator did, after its title.
+func (x *explainer) actual(n *plan.Node) string {
+	if x.Actual == nil {
+		return ""
 	}
-	if n.Recurse != nil {
-		x.node(n.Recurse.Base, inner)
-		x.node(n.Recurse.Step, inner)
+	a, ran := x.Actual(n)
+	if !ran {
+		return " (never executed)"
 	}
+	if !x.Timing {
+		return fmt.Sprintf(" (actual rows=%d loops=%d)", a.perLoop(), a.Loops)
+	}
+	first, total := a.times()
+	return fmt.Sprintf(" (actual time=%s..%s rows=%d loops=%d)", first, total, a.perLoop(), a.Loops)
 }
 
 func names(n *plan.Node) []string {
@@ -110,7 +162,9 @@ func columnList(n *plan.Node, cols []int) string {
 	return strings.Join(out, ", ")
 }
 
-func sortList(n *plan.Node, ks []plan.SortKey) string {
+func sortList(n *plan.Node, ks []plan.SortKey) string { return strings.Join(sortTexts(n, ks), ", ") }
+
+func sortTexts(n *plan.Node, ks []plan.SortKey) []string {
 	out := make([]string, len(ks))
 	for i, k := range ks {
 		out[i] = n.Schema[k.Column].Name
@@ -125,7 +179,7 @@ func sortList(n *plan.Node, ks []plan.SortKey) string {
 			}
 		}
 	}
-	return strings.Join(out, ", ")
+	return out
 }
 
 func exprList(es []*expr.Expr, cols []string) string {
@@ -166,6 +220,8 @@ func (x *explainer) describe(n *plan.Node) (string, []string) {
 			return "Point Read on " + n.Scan.Name, []string{"Key: " + exprList(n.Scan.Point, nil)}
 		case n.Scan.Index != nil:
 			return indexTitle(n.Scan), indexLines(n.Scan.Index)
+		case strings.HasPrefix(n.Scan.Virtual, withTable):
+			return "CTE Scan on " + n.Scan.Name, nil
 		case n.Scan.Virtual != "":
 			return "System Scan on " + n.Scan.Virtual, nil
 		case x.job:

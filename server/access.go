@@ -26,7 +26,11 @@ func (ss *session) authorize(p *prepared) error {
 		planned = &p.change.Planned
 	}
 	for _, w := range planned.Before {
-		if err := ss.mayAccess(w.Change.Access); err != nil {
+		part := w.Query
+		if part == nil {
+			part = &w.Change.Planned
+		}
+		if err := ss.mayAccess(part.Access); err != nil {
 			return err
 		}
 	}

@@ -494,6 +494,7 @@ func (d *dispatch) fill(o *catalog.Object, p *prepared) (int64, error) {
 		return 0, err
 	}
 	defer r.release()
+	d.ss.explaining.runs(p)
 	w := d.ss.tx.table(rels[0], o.Constraint)
 	n := int64(0)
 	state := srv.tableState(o.ID)

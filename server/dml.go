@@ -50,6 +50,7 @@ func (d *dispatch) change(st sql.Statement) error {
 	if err != nil {
 		return err
 	}
+	ss.explaining.runs(p)
 	if len(p.change.Before) > 0 {
 		return d.changeWith(p, obj, st)
 	}
@@ -57,6 +58,7 @@ func (d *dispatch) change(st sql.Statement) error {
 	alone := !ss.tx.explicit && len(ss.tx.writes) == 0 && d.last
 	_, insert := st.(*sql.Insert)
 	for try := 0; ; try++ {
+		ss.explaining.again()
 		c := &changer{d: d, p: p, obj: obj}
 		err := c.runLocked(insert)
 		if err == nil {
@@ -152,7 +154,7 @@ func (c *changer) run() error {
 			return err
 		}
 	}
-	q := &exec.Query{Plan: c.p.change.Plan, Env: c.env, Pinned: pins, Virtual: c.virtual, Overlay: v.overlay}
+	q := &exec.Query{Plan: c.p.change.Plan, Env: c.env, Pinned: pins, Virtual: c.virtual, Overlay: v.overlay, Profile: ss.explaining.counts()}
 	if c.view != nil {
 		q.Virtual = &v.tables
 	} else if q.Virtual == nil {

@@ -132,6 +132,14 @@ func (ss *session) plan(p *prepared) error {
 		if st.Format == "json" {
 			columns[0].Type = types.JSON
 		}
+		target := &prepared{stmt: explainedQuery(st.Target), declared: p.declared}
+		switch target.stmt.(type) {
+		case *sql.Query, *sql.Insert, *sql.Update, *sql.Delete, *sql.Merge:
+			if err := ss.plan(target); err != nil {
+				return err
+			}
+			params = target.params
+		}
 	case *sql.Show:
 		columns = showColumns(st)
 	case *sql.Declare:

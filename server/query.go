@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/streamdb/streamdb/catalog"
 	"github.com/streamdb/streamdb/connector"
@@ -50,7 +49,8 @@ func (d *dispatch) query(st *sql.Query) error {
 	if len(st.Changes) > 0 {
 		return d.queryWith(p)
 	}
-	if p.point != nil && !d.ss.tx.explicit && len(d.ss.tx.writes) == 0 {
+	d.ss.explaining.runs(p)
+	if p.point != nil && d.ss.explaining == nil && !d.ss.tx.explicit && len(d.ss.tx.writes) == 0 {
 		return d.pointRead(p)
 	}
 	r, err := d.ss.queryOf(d.ctx, p, d.args)
@@ -110,6 +110,7 @@ func (ss *session) queryOf(ctx context.Context, p *prepared, args []types.Datum)
 	}
 	r := &running{own: own, query: &exec.Query{
 		Plan: p.query.Plan, Env: ss.env(args), Pinned: pins, Virtual: &systemTables{ss: ss}, Overlay: ss.tx.overlay(),
+		Profile: ss.explaining.counts(),
 	}}
 	if err := ss.warnAbout(pins, reads); err != nil {
 		r.release()
@@ -315,72 +316,6 @@ func (d *dispatch) rows(columns types.Schema, rows [][]types.Datum, tag string) 
 func text(s string) types.Datum { return types.Datum{Type: types.Text, Str: s} }
 
 func int8d(n int64) types.Datum { return types.Datum{Type: types.Int8, Int: n} }
-
-// explain prints the plan of a statement, or of a materialized view's job.
-func (d *dispatch) explain(st *sql.Explain) error {
-	if st.Analyze {
-		return pgerr.Newf(pgerr.FeatureNotSupported, "EXPLAIN ANALYZE is not supported").WithHint("EXPLAIN shows the plan; streamdb.operators shows what a running view does.")
-	}
-	if st.Format != "" && st.Format != "text" && st.Format != "json" {
-		return pgerr.Newf(pgerr.FeatureNotSupported, "EXPLAIN (FORMAT %s) is not supported", strings.ToUpper(st.Format)).WithHint("Use FORMAT TEXT or JSON.")
-	}
-	snap := d.ss.snapshot()
-	o := d.ss.planOptions(snap, nil)
-	var p *plan.Plan
-	var access []planner.Access
-	switch t := st.Target.(type) {
-	case *sql.Query:
-		q, err := planner.PlanQuery(t, o)
-		if err != nil {
-			return err
-		}
-		p, access = q.Plan, q.Access
-	case *sql.CreateMaterializedView:
-		o.EmitOnClose = t.EmitOnWindowClose
-		q, err := planner.PlanStream(t.Query, o)
-		if err != nil {
-			return err
-		}
-		p, access = q.Plan, q.Access
-	case *sql.Insert, *sql.Update, *sql.Delete, *sql.Merge:
-		c, err := planChange(t, o)
-		if err != nil {
-			return err
-		}
-		p, access = c.Plan, c.Access
-	case *sql.Execute:
-		pre := d.ss.prepared[t.Name]
-		if pre == nil {
-			return noStatement(t.Name)
-		}
-		if err := d.ss.fresh(pre); err != nil {
-			return err
-		}
-		switch {
-		case pre.query != nil:
-			p, access = pre.query.Plan, pre.query.Access
-		case pre.change != nil:
-			p, access = pre.change.Plan, pre.change.Access
-		default:
-			return unsupported(st)
-		}
-	default:
-		return unsupported(st)
-	}
-	if err := d.ss.mayAccess(access); err != nil {
-		return err
-	}
-	if st.Format == "json" {
-		v := types.Datum{Type: types.JSON, Str: planner.ExplainJSON(p, st.Verbose)}
-		return d.rows(types.Schema{{Name: "QUERY PLAN", Type: types.JSON}}, [][]types.Datum{{v}}, "EXPLAIN")
-	}
-	lines := planner.Explain(p, st.Verbose)
-	rows := make([][]types.Datum, len(lines))
-	for i, l := range lines {
-		rows[i] = []types.Datum{text(l)}
-	}
-	return d.rows(types.Schema{{Name: "QUERY PLAN", Type: types.Text}}, rows, "EXPLAIN")
-}
 
 // endless reports whether a one-shot plan reads a source that produces rows for ever. Sources of stored data have an end at any moment; of
 // generators only those that were told how many rows to make.

@@ -65,6 +65,7 @@ func (d *dispatch) withChanges(p *prepared, before []planner.PlannedWith, target
 	slices.Sort(targets)
 	targets = slices.Compact(targets)
 	for try := 0; ; try++ {
+		ss.explaining.again()
 		err := d.withChangesOnce(p, before, targets, append(reads, targets...), main)
 		if err == nil || !alone || pgerr.CodeOf(err) != pgerr.SerializationFailure || try == maxConflictRetries {
 			return err
@@ -138,7 +139,7 @@ func readsOf(before []planner.PlannedWith) []uint64 {
 func (ss *session) runOnce(ctx context.Context, w planner.PlannedWith, args []types.Datum, v *statementView) error {
 	rows := types.NewChunk(w.Query.Columns.Types())
 	visible := len(rows.Cols)
-	q := &exec.Query{Plan: w.Query.Plan, Env: ss.env(args), Pinned: v.pins, Virtual: &v.tables, Overlay: v.overlay}
+	q := &exec.Query{Plan: w.Query.Plan, Env: ss.env(args), Pinned: v.pins, Virtual: &v.tables, Overlay: v.overlay, Profile: ss.explaining.counts()}
 	q.Emit = func(c *types.Chunk) error {
 		part := *c
 		part.Cols = part.Cols[:visible]
@@ -190,7 +191,7 @@ func (d *dispatch) queryWith(p *prepared) error {
 	visible := len(p.columns)
 	err := d.withChanges(p, p.query.Before, nil, slices.Clone(p.query.Plan.Inputs), func(v *statementView) error {
 		rows, n = nil, 0
-		q := &exec.Query{Plan: p.query.Plan, Env: ss.env(d.args), Pinned: v.pins, Virtual: &v.tables, Overlay: v.overlay}
+		q := &exec.Query{Plan: p.query.Plan, Env: ss.env(d.args), Pinned: v.pins, Virtual: &v.tables, Overlay: v.overlay, Profile: ss.explaining.counts()}
 		q.Emit = func(c *types.Chunk) error {
 			out := *c
 			out.Cols = out.Cols[:visible]

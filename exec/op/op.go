@@ -58,6 +58,9 @@ type Context struct {
 	// Limits is the memory accounting operators' own caches report to.
 	Budget    *state.Budget
 	Cancelled func() bool // polled by long loops, at least every few thousand rows
+	// Profile counts what the operators of a one-shot query do, nil: nobody asked. Self is the operator's own entry in it.
+	Profile *Profile
+	Self    *NodeProfile
 }
 
 // ErrorReporter diverts rows whose evaluation failed. The weight makes an error leave again when its cause is retracted.

@@ -55,6 +55,7 @@ func runRecursion(n *plan.Node, ctx *Context, inputs func(*plan.Node, Emitter) e
 	r.last.types, r.work.types, r.next.types = ts, ts, ts
 	base := *ctx
 	base.OneShot, base.Store = true, nil
+	base.Self = ctx.Profile.Node(n)
 	if err := RunTree(r.spec.Base, &base, inputs, bagSink{r}); err != nil {
 		return err
 	}
@@ -69,7 +70,7 @@ func (r *recursion) iterate(inputs func(*plan.Node, Emitter) error) error {
 	ctx.OneShot, ctx.Store = false, nil
 	t := &liveTree{ctx: &ctx}
 	defer t.close()
-	if err := t.build(r.spec.Step, stepSink{r}); err != nil {
+	if err := t.build(r.spec.Step, ctx.Profile.Node(r.node), stepSink{r}); err != nil {
 		return err
 	}
 	for n := int64(1); r.next.n > 0; n++ {
@@ -83,19 +84,10 @@ func (r *recursion) iterate(inputs func(*plan.Node, Emitter) error) error {
 		r.last, r.work, r.next = r.work, r.next, r.last
 		r.next.reset()
 		for _, l := range t.leaves {
-			var err error
-			switch {
-			case l.node.Kind == plan.KindWork:
-				err = r.feed(l.out)
-			case n > 1:
-			case l.node.Kind == plan.KindInput:
-				err = inputs(l.node, l.out)
-			default:
-				var leaf Leaf
-				if leaf, err = NewLeaf(l.node); err == nil {
-					err = leaf.Run(&ctx, l.out)
-				}
+			if n > 1 && l.node.Kind != plan.KindWork {
+				continue // what does not change was fed in the first iteration
 			}
+			err := ctx.Profile.Run(ctx.Profile.Node(l.node), func() error { return r.feedLeaf(l, &ctx, inputs) })
 			if err != nil {
 				return err
 			}
@@ -113,6 +105,20 @@ func (r *recursion) iterate(inputs func(*plan.Node, Emitter) error) error {
 		}
 	}
 	return nil
+}
+
+func (r *recursion) feedLeaf(l liveLeaf, ctx *Context, inputs func(*plan.Node, Emitter) error) error {
+	switch l.node.Kind {
+	case plan.KindWork:
+		return r.feed(l.out)
+	case plan.KindInput:
+		return inputs(l.node, l.out)
+	}
+	leaf, err := NewLeaf(l.node)
+	if err != nil {
+		return err
+	}
+	return leaf.Run(ctx, l.out)
 }
 
 // feed gives the working table to a reference of the query to itself.
@@ -298,8 +304,9 @@ type liveTree struct {
 }
 
 type liveOp struct {
-	op  Operator
-	out Emitter
+	op   Operator
+	out  Emitter
+	self *NodeProfile
 }
 
 type liveLeaf struct {
@@ -307,7 +314,11 @@ type liveLeaf struct {
 	out  Emitter
 }
 
-func (t *liveTree) build(n *plan.Node, out Emitter) error {
+// build makes the operators of n; above works on its output.
+func (t *liveTree) build(n *plan.Node, above *NodeProfile, out Emitter) error {
+	profile := t.ctx.Profile
+	self := profile.Node(n)
+	out = profile.emitter(self, above, out)
 	if len(n.Inputs) == 0 {
 		t.leaves = append(t.leaves, liveLeaf{n, out})
 		return nil
@@ -317,21 +328,22 @@ func (t *liveTree) build(n *plan.Node, out Emitter) error {
 		return err
 	}
 	ctx := *t.ctx
-	ctx.Node = n
+	ctx.Node, ctx.Self = n, self
 	ctx.InputTypes = make([][]types.Type, len(n.Inputs))
 	for i, in := range n.Inputs {
 		ctx.InputTypes[i] = in.Schema.Types()
-		if err := t.build(in, &portEmitter{o: o, port: i, out: out}); err != nil {
+		if err := t.build(in, self, &portEmitter{o: o, port: i, out: out}); err != nil {
 			return err
 		}
 	}
-	t.ops = append(t.ops, liveOp{o, out})
+	t.ops = append(t.ops, liveOp{o, out, self})
 	return o.Open(&ctx)
 }
 
 func (t *liveTree) barrier(epoch uint64) error {
 	for _, o := range t.ops {
-		if err := o.op.Barrier(checkpoint.Barrier{Epoch: epoch}, o.out); err != nil {
+		err := t.ctx.Profile.Run(o.self, func() error { return o.op.Barrier(checkpoint.Barrier{Epoch: epoch}, o.out) })
+		if err != nil {
 			return err
 		}
 	}

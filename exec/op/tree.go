@@ -10,7 +10,7 @@ import (
 // other than values and series are emitted by leaf. Ctx serves as a pattern for the operators' contexts; it should be a one-shot one.
 func RunTree(root *plan.Node, ctx *Context, leaf func(n *plan.Node, out Emitter) error, out Emitter) error {
 	t := &treeRun{ctx: ctx, leaf: leaf}
-	err := t.run(root, out)
+	err := t.run(root, ctx.Self, out)
 	for _, o := range t.open {
 		if cerr := o.Close(); err == nil {
 			err = cerr
@@ -25,23 +25,20 @@ type treeRun struct {
 	open []Operator
 }
 
-func (t *treeRun) run(n *plan.Node, out Emitter) error {
+// run evaluates n; above works on its output.
+func (t *treeRun) run(n *plan.Node, above *NodeProfile, out Emitter) error {
+	profile := t.ctx.Profile
+	self := profile.Node(n)
+	out = profile.emitter(self, above, out)
 	if len(n.Inputs) == 0 {
-		if n.Kind != plan.KindValues && n.Kind != plan.KindSeries {
-			return t.leaf(n, out)
-		}
-		l, err := NewLeaf(n)
-		if err != nil {
-			return err
-		}
-		return l.Run(t.ctx, out)
+		return profile.Run(self, func() error { return t.runLeaf(n, out) })
 	}
 	o, err := New(n)
 	if err != nil {
 		return err
 	}
 	ctx := *t.ctx
-	ctx.Node = n
+	ctx.Node, ctx.Self = n, self
 	ctx.InputTypes = make([][]types.Type, len(n.Inputs))
 	for i, in := range n.Inputs {
 		ctx.InputTypes[i] = in.Schema.Types()
@@ -51,11 +48,22 @@ func (t *treeRun) run(n *plan.Node, out Emitter) error {
 		return err
 	}
 	for i, in := range n.Inputs {
-		if err := t.run(in, &portEmitter{o: o, port: i, out: out}); err != nil {
+		if err := t.run(in, self, &portEmitter{o: o, port: i, out: out}); err != nil {
 			return err
 		}
 	}
-	return o.Barrier(checkpoint.Barrier{Epoch: 1}, out)
+	return profile.Run(self, func() error { return o.Barrier(checkpoint.Barrier{Epoch: 1}, out) })
+}
+
+func (t *treeRun) runLeaf(n *plan.Node, out Emitter) error {
+	if n.Kind != plan.KindValues && n.Kind != plan.KindSeries {
+		return t.leaf(n, out)
+	}
+	l, err := NewLeaf(n)
+	if err != nil {
+		return err
+	}
+	return l.Run(t.ctx, out)
 }
 
 // portEmitter hands an input's output to the operator above it.
