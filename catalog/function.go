@@ -1,6 +1,10 @@
 package catalog
 
-import "github.com/streamdb/streamdb/types"
+import (
+	"slices"
+
+	"github.com/streamdb/streamdb/types"
+)
 
 // Function is a function made by CREATE FUNCTION .. LANGUAGE sql. It is immutable once in a snapshot. Calls are inlined when they are bound,
 // so that what is stored in a plan does not depend on it.
@@ -17,6 +21,13 @@ type Function struct {
 	Definition string        `json:"definition"`           // the statement as given
 	Volatility string        `json:"volatility,omitempty"` // "i", "s"; "" = volatile
 	Strict     bool          `json:"strict,omitempty"`
+	Leakproof  bool          `json:"leakproof,omitempty"`
+	Parallel   string        `json:"parallel,omitempty"` // "s", "r"; "" = unsafe
+	Cost       float64       `json:"cost,omitempty"`     // 0 = what PostgreSQL takes
+	Rows       float64       `json:"rows,omitempty"`
+	Style      string        `json:"style,omitempty"`      // of the body: StyleReturn, StyleAtomic, "" = a string
+	Params     []FunctionArg `json:"params,omitempty"`     // all in their order, unless Args and Columns as RETURNS TABLE are all
+	RowOf      uint64        `json:"row_of,omitempty"`     // RETURNS a relation
 	DependsOn  []uint64      `json:"depends_on,omitempty"` // relations, enum types and functions that the body names
 	Owner      uint32        `json:"owner,omitempty"`
 	ACL        []ACL         `json:"acl,omitempty"`
@@ -28,6 +39,48 @@ type FunctionArg struct {
 	Name    string     `json:"name,omitempty"`
 	Type    types.Type `json:"type"`
 	Default string     `json:"default,omitempty"` // expression text
+	Mode    string     `json:"mode,omitempty"`    // ModeOut ..; "" = IN
+}
+
+// Modes of parameters, as in pg_proc. Stored.
+const (
+	ModeOut      = "o"
+	ModeInOut    = "b"
+	ModeVariadic = "v"
+	ModeTable    = "t" // a column of RETURNS TABLE
+)
+
+// The ways to write a body that is no string. Stored.
+const (
+	StyleReturn = "return"
+	StyleAtomic = "atomic"
+)
+
+// output reports whether callers give no value for it.
+func (a FunctionArg) output() bool { return a.Mode == ModeOut || a.Mode == ModeTable }
+
+// Parameters lists all parameters in their order, with the columns of RETURNS TABLE at the end.
+func (f *Function) Parameters() []FunctionArg {
+	if f.Params != nil {
+		return f.Params
+	}
+	out := slices.Clone(f.Args)
+	if f.RowOf == 0 {
+		for _, c := range f.Columns {
+			c.Mode = ModeTable
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// ArgTypes returns the types of what a call is given.
+func (f *Function) ArgTypes() []types.OID {
+	out := make([]types.OID, len(f.Args))
+	for i, a := range f.Args {
+		out[i] = a.Type.OID
+	}
+	return out
 }
 
 // Functions lists all functions of users by OID.

@@ -306,6 +306,9 @@ func (i *Info) Comment(oid uint32, class string, sub int32) (string, bool) {
 	if e, ok := i.Snap.Enum(oid); ok && sub == 0 && (class == "" || class == "pg_type") {
 		text = e.Comment
 	}
+	if f, ok := i.Snap.functions[oid]; ok && sub == 0 && (class == "" || class == "pg_proc") {
+		text = f.Comment
+	}
 	if text == "" && sub == 0 && (class == "" || class == "pg_namespace") {
 		if name, ok := i.NamespaceName(oid); ok {
 			text = namespaceComment(name)

@@ -455,7 +455,7 @@ func isForeignTables(d *SystemData, w *rowWriter) {
 	}
 }
 
-func specificName(f function) string { return f.Name + "_" + number(f.oid) }
+func specificName(f function) string { return specificNameOf(f.Name, f.oid) }
 
 func isRoutines(d *SystemData, w *rowWriter) {
 	for _, f := range functionList(d.Registry) {
@@ -476,6 +476,7 @@ func isRoutines(d *SystemData, w *rowWriter) {
 		w.yes("is_udt_dependent", false)
 		w.end()
 	}
+	d.userRoutines(w)
 }
 
 func isParameters(d *SystemData, w *rowWriter) {
@@ -491,4 +492,5 @@ func isParameters(d *SystemData, w *rowWriter) {
 			w.end()
 		}
 	}
+	d.userParameters(w)
 }

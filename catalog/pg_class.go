@@ -316,6 +316,10 @@ func pgDepend(d *SystemData, w *rowWriter) {
 			if _, ok := d.Snap.Enum(uint32(id)); ok {
 				continue // its columns depend on it
 			}
+			if _, ok := d.Snap.functions[uint32(id)]; ok {
+				row(pgClassOID, r.oid, 0, pgProcOID, uint32(id), 0, "n")
+				continue
+			}
 			if oid := derivedOID(0, id); oid != 0 {
 				row(pgClassOID, r.oid, 0, pgClassOID, oid, 0, "n")
 			}
@@ -360,6 +364,7 @@ func pgDepend(d *SystemData, w *rowWriter) {
 			}
 		}
 	}
+	d.functionDepends(row)
 }
 
 func pgDescription(d *SystemData, w *rowWriter) {
@@ -390,6 +395,9 @@ func pgDescription(d *SystemData, w *rowWriter) {
 	}
 	for _, f := range functionList(d.Registry) {
 		row(pgProcOID, f.oid, 0, f.Doc)
+	}
+	for _, f := range d.Snap.Functions() {
+		row(pgProcOID, f.OID, 0, f.Comment)
 	}
 }
 

@@ -192,6 +192,7 @@ func pgProc(d *SystemData, w *rowWriter) {
 			ownProcRow(w, f)
 		}
 	}
+	d.userProcs(w)
 }
 
 // referredProcs are the OIDs of the functions that other recorded relations name.
@@ -214,9 +215,6 @@ func referredProcs() map[uint32]bool {
 	}
 	return out
 }
-
-// internalLanguage is the OID of the language of builtin functions.
-const internalLanguage = 12
 
 func ownProcRow(w *rowWriter, f function) {
 	w.oid("oid", f.oid)
@@ -272,6 +270,14 @@ func pgAggregate(d *SystemData, w *rowWriter) {
 		have[f.oid] = true
 	}
 	recordedIf(w, "pg_aggregate", "aggfnoid", have)
+	for _, f := range functionList(d.Registry) {
+		if f.Kind == functions.Aggregate && f.OID == 0 {
+			w.oid("aggfnoid", f.oid)
+			w.strs("aggkind", "n", "aggfinalmodify", "r", "aggmfinalmodify", "r")
+			w.oid("aggtranstype", uint32(types.OIDInternal))
+			w.end()
+		}
+	}
 }
 
 // recordedIf writes the recorded rows whose OID in the given column is in have.

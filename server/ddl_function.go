@@ -45,7 +45,10 @@ func (d *dispatch) createFunction(st *sql.CreateFunction) error {
 	}
 	f := &catalog.Function{
 		Schema: schema, Name: st.Name.Name, ReturnsSet: st.SetOf, Body: st.Body, SearchPath: d.ss.vars.searchPath(), Definition: st.Text,
-		Volatility: st.Volatility, Strict: st.Strict,
+		Volatility: st.Volatility, Strict: st.Strict, Leakproof: st.Leakproof, Parallel: st.Parallel, Cost: st.Cost, Rows: st.Rows, Style: st.Style,
+	}
+	if f.Rows != 0 && !f.ReturnsSet {
+		return pgerr.Newf(pgerr.InvalidParameterValue, "ROWS is not applicable when function does not return a set")
 	}
 	if err := d.functionSignature(st, f); err != nil {
 		return err
@@ -157,7 +160,7 @@ func (d *dispatch) functionSignature(st *sql.CreateFunction, f *catalog.Function
 	}
 	// SETOF relation: rows of its columns.
 	if o, ok := d.ss.resolve(sql.Name{Schema: st.Returns.Schema, Name: st.Returns.Name}); ok && st.SetOf && o.Kind != catalog.Index && o.Kind != catalog.Sequence {
-		f.Returns = types.T(types.OIDRecord)
+		f.Returns, f.RowOf = types.T(types.OIDRecord), o.ID
 		for _, c := range o.Columns {
 			if !c.Hidden && !c.Dropped {
 				f.Columns = append(f.Columns, catalog.FunctionArg{Name: c.Name, Type: c.Type})

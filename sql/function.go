@@ -1,6 +1,7 @@
 package sql
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
@@ -22,6 +23,10 @@ type CreateFunction struct {
 	BodyPos    int
 	Volatility string // "i", "s", "" = volatile
 	Strict     bool
+	Leakproof  bool
+	Parallel   string  // "s", "r", "" = unsafe
+	Cost, Rows float64 // 0 when not given
+	Style      string  // "return", "atomic", "" = a string constant
 }
 
 // FunctionParam is a parameter, or a column of RETURNS TABLE.
@@ -128,11 +133,24 @@ func (p *parser) functionOption(f *CreateFunction, start int) bool {
 		f.Strict = true
 	case p.Accept("called", "on", "null", "input"):
 		f.Strict = false
-	case p.Accept("leakproof"), p.Accept("not", "leakproof"), p.Accept("security", "invoker"), p.Accept("external", "security", "invoker"):
+	case p.Accept("leakproof"):
+		f.Leakproof = true
+	case p.Accept("not", "leakproof"):
+		f.Leakproof = false
+	case p.Accept("security", "invoker"), p.Accept("external", "security", "invoker"):
 	case p.Accept("parallel"):
-		p.ident()
-	case p.Accept("cost"), p.Accept("rows"):
-		p.Next()
+		switch word := p.ident(); word.Name {
+		case "safe", "restricted":
+			f.Parallel = word.Name[:1]
+		case "unsafe":
+			f.Parallel = ""
+		default:
+			panic(pgerr.Newf(pgerr.SyntaxError, "parameter \"parallel\" must be SAFE, RESTRICTED, or UNSAFE"))
+		}
+	case p.Accept("cost"):
+		f.Cost = p.planNumber("COST")
+	case p.Accept("rows"):
+		f.Rows = p.planNumber("ROWS")
 	case p.Accept("as"):
 		s := p.stringConst()
 		f.Body, f.Quoted, f.BodyPos = s.Val, true, s.Pos
@@ -141,9 +159,10 @@ func (p *parser) functionOption(f *CreateFunction, start int) bool {
 		}
 	case p.Accept("return"):
 		e := p.expr()
+		f.Style = "return"
 		f.Body, f.BodyPos = "SELECT "+strings.TrimSpace(e.SourceText()), t.Pos
 	case p.Accept("begin", "atomic"):
-		f.BodyPos = t.Pos
+		f.BodyPos, f.Style = t.Pos, "atomic"
 		for !p.Accept("end") {
 			if p.Accept(";") {
 				continue
@@ -162,6 +181,22 @@ func (p *parser) functionOption(f *CreateFunction, start int) bool {
 		return false
 	}
 	return true
+}
+
+// planNumber parses the number of COST and ROWS, which must be positive.
+func (p *parser) planNumber(what string) float64 {
+	t := p.Next()
+	n, err := strconv.ParseFloat(t.Val, 32)
+	if t.Val == "-" && err != nil {
+		p.Next()
+	} else if err != nil {
+		p.I--
+		p.Syntax()
+	}
+	if n <= 0 {
+		panic(pgerr.Newf(pgerr.InvalidParameterValue, "%s must be positive", what))
+	}
+	return n
 }
 
 // dropFunction parses what follows DROP FUNCTION.

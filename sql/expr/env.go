@@ -77,7 +77,25 @@ type CatalogInfo interface {
 	DatabaseSize(name string) (int64, bool)
 	// SerialSequence returns the qualified name of the sequence that a column owns.
 	SerialSequence(table, column string, path []string) (name string, ok bool, err error)
+	// Function tells of a function that a user made.
+	Function(oid uint32) (schema, name string, args []types.OID, ok bool)
+	// FunctionsNamed returns the functions of users in a schema, or with schema "" those visible on path.
+	FunctionsNamed(schema, name string, path []string) []uint32
+	// FunctionText describes any function.
+	FunctionText(oid uint32, part FunctionPart, path []string) (text string, ok bool, err error)
 }
+
+// FunctionPart is what FunctionText prints.
+type FunctionPart byte
+
+// The parts of a function.
+const (
+	FunctionDefinition FunctionPart = iota // CREATE OR REPLACE FUNCTION ..
+	FunctionArguments                      // with defaults
+	FunctionIdentity                       // without
+	FunctionResult
+	FunctionBody // of a function whose body is not a string
+)
 
 // RowErrors collects the rows whose evaluation failed. A failed row's value is NULL; the operator decides what becomes of the row
 // (a one-shot query raises the first error, a job diverts the row to the errors relation).

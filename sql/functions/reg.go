@@ -196,7 +196,7 @@ var recordedFunctions = sync.OnceValue(func() *recordedTable {
 	return t
 })
 
-// parseRegproc finds the recorded OIDs of functions by name. Functions are immutable, so the recorded table is all there is.
+// parseRegproc finds functions by name: recorded ones, and those of users.
 func parseRegproc(cat expr.CatalogInfo, path []string, t types.OID, s string) (uint32, error) {
 	plain, list, signed := strings.Cut(s, "(")
 	if t == types.OIDRegproc {
@@ -226,6 +226,26 @@ func parseRegproc(cat expr.CatalogInfo, path []string, t types.OID, s string) (u
 			if !signed || ok && slices.Equal(ts, args) {
 				found = append(found, parseOID(f[0]))
 			}
+		}
+	}
+	if len(parts) > maxNameParts {
+		return 0, pgerr.Newf(pgerr.SyntaxError, "improper qualified name (too many dotted names): %s", strings.Join(parts, "."))
+	}
+	if cat != nil {
+		schema, name := "", parts[len(parts)-1]
+		if len(parts) > 1 {
+			schema = parts[len(parts)-2]
+			if _, ok := cat.NamespaceOID(schema); !ok {
+				return 0, pgerr.Newf(pgerr.InvalidSchemaName, "schema %q does not exist", schema)
+			}
+		}
+		for _, oid := range cat.FunctionsNamed(schema, name, path) {
+			if _, _, ts, ok := cat.Function(oid); ok && (!signed || slices.Equal(ts, args)) {
+				found = append(found, oid)
+			}
+		}
+		if signed && len(found) > 1 {
+			found = found[:1] // pg_catalog is searched first
 		}
 	}
 	switch len(found) {
@@ -333,10 +353,14 @@ func regName(cat expr.CatalogInfo, path []string, t types.OID, oid uint32) strin
 	case types.OIDRegproc, types.OIDRegprocedure:
 		f, ok := recordedFunctions().byOID[oid]
 		if !ok {
-			return number
+			return userFunctionName(cat, path, t, oid)
 		}
 		if t == types.OIDRegproc {
-			if len(recordedFunctions().byName[f[1]]) > 1 { // the name alone would not find it
+			others := 0
+			if cat != nil {
+				others = len(cat.FunctionsNamed("", f[1], path))
+			}
+			if len(recordedFunctions().byName[f[1]])+others > 1 { // the name alone would not find it
 				return "pg_catalog." + quoteIdent(f[1])
 			}
 			return quoteIdent(f[1])
@@ -382,6 +406,40 @@ func regName(cat expr.CatalogInfo, path []string, t types.OID, oid uint32) strin
 		return number
 	}
 	return quoteIdent(name)
+}
+
+// userFunctionName prints a function of a user as a regproc or regprocedure, as a number when there is none.
+func userFunctionName(cat expr.CatalogInfo, path []string, t types.OID, oid uint32) string {
+	var schema, name string
+	var args []types.OID
+	ok := false
+	if cat != nil {
+		schema, name, args, ok = cat.Function(oid)
+	}
+	if !ok {
+		return strconv.FormatUint(uint64(oid), 10)
+	}
+	visible := cat.FunctionsNamed("", name, path)
+	title := quoteIdent(name)
+	if !slices.Contains(visible, oid) || builtinHides(name, args) || t == types.OIDRegproc && len(visible)+len(recordedFunctions().byName[name]) > 1 {
+		title = quoteIdent(schema) + "." + title
+	}
+	if t == types.OIDRegproc {
+		return title
+	}
+	list := make([]string, len(args))
+	for i, a := range args {
+		list[i] = typeName(cat, path, uint32(a))
+	}
+	return title + "(" + strings.Join(list, ",") + ")"
+}
+
+// builtinHides reports whether a builtin function has the signature: pg_catalog is searched before the schemas of users.
+func builtinHides(name string, args []types.OID) bool {
+	return slices.ContainsFunc(recordedFunctions().byName[name], func(f []string) bool {
+		ts, ok := parseTypes(f[2])
+		return ok && slices.Equal(ts, args)
+	})
 }
 
 func operatorName(o *Operator, signed bool) string {

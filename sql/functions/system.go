@@ -2,6 +2,7 @@ package functions
 
 import (
 	"crypto/rand"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -302,11 +303,12 @@ func catalogFunctions(null, yes, no expr.Kernel) []entry {
 		fn("pg_get_indexdef(oid)", "", indexdef), fn("pg_get_indexdef(oid,int4,bool)", "", indexdef),
 		fn("pg_get_constraintdef(oid)", "", condef), fn("pg_get_constraintdef(oid,bool)", "", condef),
 		fn("pg_get_expr(pg_node_tree,oid)", "", exprText), fn("pg_get_expr(pg_node_tree,oid,bool)", "", exprText),
-		fn("pg_get_function_result(oid)", "", each(functionText(false))), fn("pg_get_function_arguments(oid)", "", each(functionText(true))),
-		fn("pg_get_function_identity_arguments(oid)", "", each(functionText(true))),
+		fn("pg_get_function_result(oid)", "", functionText(expr.FunctionResult)), fn("pg_get_function_arguments(oid)", "", functionText(expr.FunctionArguments)),
+		fn("pg_get_function_identity_arguments(oid)", "", functionText(expr.FunctionIdentity)), fn("pg_get_functiondef(oid)", "", functionText(expr.FunctionDefinition)),
+		fn("pg_get_function_sqlbody(oid)", "", functionText(expr.FunctionBody)), fn("pg_function_is_visible(oid)", "", each(functionIsVisible)),
 		fn("pg_get_partkeydef(oid)", "", null), fn("pg_get_triggerdef(oid)", "", null), fn("pg_get_triggerdef(oid,bool)", "", null),
 		fn("pg_get_ruledef(oid)", "", null), fn("pg_get_ruledef(oid,bool)", "", null),
-		fn("pg_get_statisticsobjdef_columns(oid)", "", null), fn("pg_get_statisticsobjdef(oid)", "", null), fn("pg_get_functiondef(oid)", "", null), fn("pg_get_function_sqlbody(oid)", "", null),
+		fn("pg_get_statisticsobjdef_columns(oid)", "", null), fn("pg_get_statisticsobjdef(oid)", "", null),
 		fn("pg_get_partition_constraintdef(oid)", "", null), fn("pg_get_replica_identity_index(regclass)", "", null),
 		fn("pg_relation_is_publishable(regclass)", "", no), fn("pg_partition_root(regclass)", "", null), fn("pg_relation_filenode(regclass)", "", null),
 		fn("pg_relation_size(regclass)", "", size), fn("pg_relation_size(regclass,text)", "", size), fn("pg_total_relation_size(regclass)", "", size),
@@ -335,7 +337,7 @@ func catalogFunctions(null, yes, no expr.Kernel) []entry {
 			return err
 		})),
 	}
-	for _, name := range [...]string{"function", "operator", "opclass", "opfamily", "collation"} {
+	for _, name := range [...]string{"operator", "opclass", "opfamily", "collation"} {
 		out = append(out, fn("pg_"+name+"_is_visible(oid)", "", yes))
 	}
 	for _, name := range [...]string{"conversion", "ts_parser", "ts_dict", "ts_template", "ts_config"} { // there are none
@@ -383,32 +385,35 @@ func comment(args func(c *call) (class string, sub int32)) expr.Kernel {
 	})
 }
 
-// functionText describes a recorded function: its arguments or its result.
-func functionText(args bool) func(c *call) error {
-	return func(c *call) error {
-		oid := uint32(c.int(0))
-		if f, ok := recordedFunctions().byOID[oid]; ok {
-			if !args {
-				t, _ := typeOID(f[3])
-				s := types.T(t).String()
-				if f[4] == "s" {
-					s = "SETOF " + s
-				}
+// functionText describes a function; without a catalogue the result is NULL.
+func functionText(part expr.FunctionPart) expr.Kernel {
+	return each(func(c *call) error {
+		if cat := env(c.f).Catalog; cat != nil {
+			s, ok, err := cat.FunctionText(uint32(c.int(0)), part, env(c.f).Schemas)
+			if err != nil {
+				return err
+			}
+			if ok {
 				return c.setStr(s)
 			}
-			ts, _ := parseTypes(f[2])
-			parts := make([]string, len(ts))
-			for i, t := range ts {
-				parts[i] = types.T(t).String()
-			}
-			if f[7] != "" && len(parts) > 0 {
-				parts[len(parts)-1] = "VARIADIC " + parts[len(parts)-1]
-			}
-			return c.setStr(strings.Join(parts, ", "))
 		}
 		c.setNull()
 		return nil
+	})
+}
+
+func functionIsVisible(c *call) error {
+	oid := uint32(c.int(0))
+	if cat := env(c.f).Catalog; cat != nil {
+		if _, name, args, ok := cat.Function(oid); ok {
+			return c.setBool(!builtinHides(name, args) && slices.Contains(cat.FunctionsNamed("", name, env(c.f).Schemas), oid))
+		}
+		if _, ok, err := cat.FunctionText(oid, expr.FunctionResult, env(c.f).Schemas); !ok || err != nil {
+			c.setNull()
+			return err
+		}
 	}
+	return c.setBool(true)
 }
 
 // privilegeFunctions answer that every privilege is there: privileges are checked where statements run.
