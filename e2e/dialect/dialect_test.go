@@ -157,15 +157,24 @@ func normal(n any) any {
 				out[k] = normal(v)
 			}
 		}
-		for kind, rewrite := range rewrites {
-			if inner, ok := out[kind].(map[string]any); ok && len(out) == 1 {
-				rewrite(inner)
+		for key, v := range out {
+			kind := key
+			if bare[key] != "" {
+				kind = bare[key]
+			} else if len(out) > 1 { // a field that is called like a node
+				continue
+			}
+			if inner, ok := v.(map[string]any); ok && rewrites[kind] != nil {
+				rewrites[kind](inner)
 			}
 		}
 		return out
 	}
 	return n
 }
+
+// bare are the fields whose nodes are not wrapped in their kind.
+var bare = map[string]string{"over": "WindowDef", "typeName": "TypeName", "larg": "SelectStmt", "rarg": "SelectStmt"}
 
 var rewrites = map[string]func(map[string]any){
 	"A_Expr": func(e map[string]any) {
@@ -179,10 +188,31 @@ var rewrites = map[string]func(map[string]any){
 		if e["sortby_dir"] == "SORTBY_DEFAULT" {
 			e["sortby_dir"] = "SORTBY_ASC"
 		}
+		if e["sortby_dir"] == "SORTBY_USING" { // whether nulls come first follows from the operator
+			delete(e, "sortby_nulls")
+		}
 		if e["sortby_nulls"] == "SORTBY_NULLS_DEFAULT" {
 			e["sortby_nulls"] = "SORTBY_NULLS_LAST"
 			if e["sortby_dir"] == "SORTBY_DESC" {
 				e["sortby_nulls"] = "SORTBY_NULLS_FIRST"
+			}
+		}
+	},
+	"WindowDef": func(e map[string]any) {
+		const between = 0x10 // ROWS n PRECEDING is ROWS BETWEEN n PRECEDING AND CURRENT ROW
+		if f, ok := e["frameOptions"].(float64); ok {
+			e["frameOptions"] = float64(int(f) &^ between)
+		}
+	},
+	"TypeName": func(e map[string]any) { // types by keyword are those of the catalogue
+		if names, ok := e["names"].([]any); ok && len(names) == 2 && reflect.DeepEqual(names[0], map[string]any{"String": map[string]any{"sval": "pg_catalog"}}) {
+			e["names"] = names[1:]
+		}
+	},
+	"SelectStmt": func(e map[string]any) { // LIMIT ALL is no limit
+		if c, ok := e["limitCount"].(map[string]any); ok {
+			if k, ok := c["A_Const"].(map[string]any); ok && k["isnull"] == true {
+				delete(e, "limitCount")
 			}
 		}
 	},

@@ -102,3 +102,4 @@ SELECT $1, $2::int FROM t LIMIT $3
 SELECT 0x1F AS a, 1_000 AS b
 SELECT double precision '1.5', character varying(3) 'abc', timestamp with time zone '2024-01-01', double FROM t
 SELECT (a)[1][2], a[2:3][1:1] FROM t
+SELECT t.* IS NULL, t.* FROM t WHERE t.* = u.*

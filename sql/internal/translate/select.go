@@ -151,7 +151,7 @@ func (p *Parser) target() *frag {
 		for p.Peek(n+1).Is(".") && p.Peek(n+2).IsName("UCTR") {
 			n += 2
 		}
-		if p.Peek(n+1).Is(".") && p.Peek(n+2).Is("*") && n <= 2 {
+		if p.Peek(n+1).Is(".") && p.Peek(n+2).Is("*") && n <= 2 && !operates(p.Peek(n+3)) {
 			var k []*frag
 			for j := 0; j <= n; j += 2 {
 				k = append(k, ident(p.Peek(j)), lit("."))
@@ -170,6 +170,11 @@ func (p *Parser) target() *frag {
 		return seq(0, x, lit(" AS "), ident(n))
 	}
 	return x
+}
+
+// operates reports whether what stands behind t.* makes it an operand, the row as a value.
+func operates(t *lex.Token) bool {
+	return t.K == lex.Op || t.Is("is") || t.Is("isnull") || t.Is("notnull") || t.Is("in") || t.Is("not") || t.Is("::")
 }
 
 // ordinal turns an integer constant, in parentheses or not, into a column number which keeps its position.
