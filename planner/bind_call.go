@@ -591,6 +591,9 @@ func (x *exprCtx) subscript(e *pgext.Subscript) (*expr.Expr, error) {
 	if args[0].Type.OID == types.OIDJSONB {
 		v := args[0]
 		for _, i := range args[1:] {
+			if i, err = b.castJSONSubscript(i); err != nil {
+				return nil, err
+			}
 			if v, err = b.operatorOn("->", []*expr.Expr{v, i}, pos); err != nil {
 				return nil, err
 			}

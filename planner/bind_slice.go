@@ -37,6 +37,9 @@ func (x *exprCtx) slice(v pgext.Expr, pos int) (*expr.Expr, error) {
 	if err != nil {
 		return nil, err
 	}
+	if a.Type.OID == types.OIDJSONB {
+		return nil, b.errJSONSlice(dims[0].lo, dims[0].hi)
+	}
 	if !a.Type.IsArray() {
 		return nil, pgerr.Newf(pgerr.DatatypeMismatch, "cannot subscript type %s because it does not support subscripting", b.reg.TypeName(a.Type.OID)).At(leftmost(a))
 	}

@@ -169,9 +169,12 @@ func rowScope(rel *Relation, name string, ids []int) *scope {
 	return &scope{tables: []*rangeTable{t}, visible: t.cols}
 }
 
-// given binds a value that is assigned to column c: an expression or DEFAULT.
-func (b *binder) given(x *exprCtx, v ast.ExprNode, c *RelColumn, overriding string, update bool) (*expr.Expr, error) {
+// given binds a value that is assigned to column c, or to the part p of it: an expression or DEFAULT.
+func (b *binder) given(x *exprCtx, v ast.ExprNode, c *RelColumn, p *columnPart, overriding string, update bool) (*expr.Expr, error) {
 	if _, ok := pgext.ExprOf(v).(*pgext.Default); ok {
+		if p != nil {
+			return nil, pgerr.Newf(pgerr.FeatureNotSupported, "cannot set an array element to DEFAULT").At(p.pos)
+		}
 		if c.Generated != nil {
 			return nullConst(c.Type), nil
 		}
@@ -187,7 +190,7 @@ func (b *binder) given(x *exprCtx, v ast.ExprNode, c *RelColumn, overriding stri
 	if err != nil {
 		return nil, err
 	}
-	return b.assign(e, c)
+	return b.assignPart(e, c, p)
 }
 
 // assignments returns the new row, in stored order, of a row held by ids.
@@ -196,27 +199,42 @@ func (b *binder) assignments(x *exprCtx, rel *Relation, as []pgext.Assignment, i
 	for i, id := range ids {
 		row[i] = expr.Col(id, b.md.typ(id)) // not read: kept
 	}
-	seen := map[int]bool{}
-	put := func(name string, pos int, value func(*RelColumn) (*expr.Expr, error)) error {
-		i := rel.column(name)
+	whole, parts := map[int]bool{}, map[int]bool{}
+	// put assigns to a target what value returns for its type.
+	put := func(t pgext.AssignTarget, value func(*RelColumn, *columnPart) (*expr.Expr, error)) error {
+		i := rel.column(t.Column)
 		if i < 0 {
-			return pgerr.Newf(pgerr.UndefinedColumn, "column \"%s\" of relation \"%s\" does not exist", name, rel.Name).At(pos)
+			return pgerr.Newf(pgerr.UndefinedColumn, "column \"%s\" of relation \"%s\" does not exist", t.Column, rel.Name).At(t.Pos)
 		}
-		if seen[i] {
-			return pgerr.Newf(pgerr.SyntaxError, "multiple assignments to same column \"%s\"", name)
+		c := &rel.Columns[i]
+		if whole[i] || t.Part == nil && parts[i] {
+			return pgerr.Newf(pgerr.SyntaxError, "multiple assignments to same column \"%s\"", t.Column)
 		}
-		seen[i] = true
 		b.md.access.updates(i)
-		e, err := value(&rel.Columns[i])
-		row[i] = e
+		if t.Part == nil {
+			whole[i] = true
+			e, err := value(c, nil)
+			row[i] = e
+			return err
+		}
+		parts[i] = true
+		p, err := x.columnPart(t, c)
+		if err != nil {
+			return err
+		}
+		e, err := value(c, p)
+		if err != nil {
+			return err
+		}
+		row[i], err = b.replacePart(row[i], p, e)
 		return err
 	}
-	set := func(name string, v ast.ExprNode, pos int) error {
-		return put(name, pos, func(c *RelColumn) (*expr.Expr, error) { return b.given(x, v, c, "", true) })
+	set := func(t pgext.AssignTarget, v ast.ExprNode) error {
+		return put(t, func(c *RelColumn, p *columnPart) (*expr.Expr, error) { return b.given(x, v, c, p, "", true) })
 	}
 	for _, a := range as {
 		if !a.Row {
-			if err := set(a.Columns[0], a.Value, a.Pos); err != nil {
+			if err := set(a.Columns[0], a.Value); err != nil {
 				return nil, err
 			}
 			continue
@@ -227,11 +245,11 @@ func (b *binder) assignments(x *exprCtx, rel *Relation, as []pgext.Assignment, i
 				return nil, err
 			}
 			for i, c := range a.Columns {
-				if err := put(c, a.Pos, func(col *RelColumn) (*expr.Expr, error) {
+				if err := put(c, func(col *RelColumn, p *columnPart) (*expr.Expr, error) {
 					if err := notGiven(col, "", true); err != nil {
 						return nil, err
 					}
-					return b.assign(values[i], col)
+					return b.assignPart(values[i], col, p)
 				}); err != nil {
 					return nil, err
 				}
@@ -246,7 +264,7 @@ func (b *binder) assignments(x *exprCtx, rel *Relation, as []pgext.Assignment, i
 			return nil, pgerr.Newf(pgerr.SyntaxError, "number of columns does not match number of values").At(a.Pos)
 		}
 		for i, c := range a.Columns {
-			if err := set(c, r.Elems[i], a.Pos); err != nil {
+			if err := set(c, r.Elems[i]); err != nil {
 				return nil, err
 			}
 		}

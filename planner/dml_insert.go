@@ -23,7 +23,7 @@ func (b *binder) insert(s *sql.Insert) (*PlannedChange, error) {
 	if err != nil {
 		return nil, err
 	}
-	cols, err := insertColumns(rel, s.Columns)
+	cols, err := insertColumns(rel, s)
 	if err != nil {
 		return nil, err
 	}
@@ -67,8 +67,13 @@ func (b *binder) insert(s *sql.Insert) (*PlannedChange, error) {
 }
 
 // insertColumns returns the stored columns that the source's columns go to.
-func insertColumns(rel *Relation, named []sql.Ident) ([]int, error) {
+func insertColumns(rel *Relation, s *sql.Insert) ([]int, error) {
 	var cols []int
+	named := s.Columns
+	var targets []pgext.AssignTarget
+	if s.Targets != nil {
+		targets = pgext.AssignTargets(pgext.QueryOf(s.Targets.Stmt).Select)
+	}
 	if len(named) == 0 {
 		for i, c := range rel.Columns {
 			if !c.Hidden {
@@ -77,16 +82,21 @@ func insertColumns(rel *Relation, named []sql.Ident) ([]int, error) {
 		}
 		return cols, nil
 	}
-	seen := map[int]bool{}
-	for _, n := range named {
+	const part, whole = 1, 2
+	seen := map[int]int{}
+	for j, n := range named {
 		i := rel.column(n.Name)
 		if i < 0 {
 			return nil, pgerr.Newf(pgerr.UndefinedColumn, "column \"%s\" of relation \"%s\" does not exist", n.Name, rel.Name).At(n.Pos)
 		}
-		if seen[i] {
+		kind := whole
+		if targets != nil && targets[j].Part != nil {
+			kind = part
+		}
+		if seen[i] == whole || seen[i] == part && kind == whole {
 			return nil, pgerr.Newf(pgerr.DuplicateColumn, "column \"%s\" specified more than once", n.Name).At(n.Pos)
 		}
-		seen[i] = true
+		seen[i] = kind
 		cols = append(cols, i)
 	}
 	return cols, nil
@@ -136,6 +146,29 @@ func (b *binder) insertRows(s *sql.Insert, rel *Relation, cols []int) (n *node, 
 	return n, row, ev, fill()
 }
 
+// insertParts binds the subscripts of the column list: the part of each column that is given, nil for whole ones.
+func (b *binder) insertParts(s *sql.Insert, rel *Relation, cols []int, ev *env) ([]*columnPart, error) {
+	out := make([]*columnPart, len(cols))
+	if s.Targets == nil {
+		return out, nil
+	}
+	x := &exprCtx{b: b, sc: &scope{}, ev: ev, clause: "INSERT"}
+	for j, t := range pgext.AssignTargets(pgext.QueryOf(s.Targets.Stmt).Select) {
+		if t.Part == nil {
+			continue
+		}
+		p, err := x.columnPart(t, &rel.Columns[cols[j]])
+		if err != nil {
+			return nil, err
+		}
+		if len(x.applies) > 0 {
+			return nil, pgerr.Newf(pgerr.FeatureNotSupported, "subqueries in the subscripts of INSERT's columns are not supported").At(t.Pos)
+		}
+		out[j] = p
+	}
+	return out, nil
+}
+
 // insertValues binds VALUES with every expression against its column, DEFAULT included.
 func (b *binder) insertValues(s *sql.Insert, q *pgext.Query, rel *Relation, cols []int, row []*expr.Expr) (*node, *env, error) {
 	ev, err := b.with(q.With, b.rootEnv())
@@ -144,6 +177,10 @@ func (b *binder) insertValues(s *sql.Insert, q *pgext.Query, rel *Relation, cols
 	}
 	x := &exprCtx{b: b, sc: &scope{}, ev: ev, clause: "VALUES"}
 	width := len(q.Values.Rows[0])
+	parts, err := b.insertParts(s, rel, cols, ev)
+	if err != nil {
+		return nil, nil, err
+	}
 	rows := make([][]*expr.Expr, len(q.Values.Rows))
 	for i, r := range q.Values.Rows {
 		if len(r) != width {
@@ -158,7 +195,7 @@ func (b *binder) insertValues(s *sql.Insert, q *pgext.Query, rel *Relation, cols
 		}
 		for j, v := range r {
 			c := &rel.Columns[cols[j]]
-			e, err := b.given(x, v, c, s.Overriding, false)
+			e, err := b.given(x, v, c, parts[j], s.Overriding, false)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -168,8 +205,16 @@ func (b *binder) insertValues(s *sql.Insert, q *pgext.Query, rel *Relation, cols
 	ids := make([]int, width)
 	for j := range ids {
 		c := rel.Columns[cols[j]]
-		ids[j] = b.md.add(c.Name, c.Type)
-		row[cols[j]] = b.md.ref(ids[j])
+		p := parts[j]
+		if p == nil {
+			ids[j] = b.md.add(c.Name, c.Type)
+			row[cols[j]] = b.md.ref(ids[j])
+			continue
+		}
+		ids[j] = b.md.add(c.Name, p.want)
+		if row[cols[j]], err = b.replacePart(row[cols[j]], p, b.md.ref(ids[j])); err != nil {
+			return nil, nil, err
+		}
 	}
 	return b.valuesNode(rows, ids, x.applies), ev, nil
 }
@@ -193,8 +238,16 @@ func (b *binder) insertSelect(s *sql.Insert, q *pgext.Query, rel *Relation, cols
 	if err := tooMany(s, len(r.cols), len(cols), extra); err != nil {
 		return nil, nil, err
 	}
+	parts, err := b.insertParts(s, rel, cols, ev)
+	if err != nil {
+		return nil, nil, err
+	}
 	for j := range r.cols {
-		c := &rel.Columns[cols[j]]
+		c, p := &rel.Columns[cols[j]], parts[j]
+		want := c.Type
+		if p != nil {
+			want = p.want
+		}
 		if err := notGiven(c, s.Overriding, false); err != nil {
 			return nil, nil, err
 		}
@@ -203,19 +256,23 @@ func (b *binder) insertSelect(s *sql.Insert, q *pgext.Query, rel *Relation, cols
 		}
 		t := b.md.typ(r.cols[j].id)
 		if t.OID == types.OIDUnknown {
-			if err := b.coerceOutput(r, j, c.Type, functions.Assignment); err != nil {
+			if err := b.coerceOutput(r, j, want, functions.Assignment); err != nil {
 				return nil, nil, err
 			}
-			row[cols[j]] = b.md.ref(r.cols[j].id)
-			continue
 		}
 		e := b.md.ref(r.cols[j].id)
 		if q.Select != nil && j < len(q.Select.Targets) && !q.Select.Targets[j].Star {
 			e.Pos = b.pos(q.Select.Targets[j].Pos)
 		}
-		if row[cols[j]], err = b.assign(e, c); err != nil {
+		if e, err = b.assignPart(e, c, p); err != nil {
 			return nil, nil, err
 		}
+		if p != nil {
+			if e, err = b.replacePart(row[cols[j]], p, e); err != nil {
+				return nil, nil, err
+			}
+		}
+		row[cols[j]] = e
 	}
 	return r.n, ev, nil
 }

@@ -30,16 +30,13 @@ func (p *parser) insert(w *translate.With) Statement {
 	}
 	if p.Is("(") && !p.ParenSelect() {
 		p.Expect("(")
-		for {
-			s.Columns = append(s.Columns, p.ident())
-			if p.Any("[", ".") {
-				p.Unsupported("assignment to a part of a column", "Assign the whole column.")
-			}
-			if !p.Accept(",") {
-				break
-			}
+		names, parts := p.InsertColumns()
+		for _, t := range names {
+			s.Columns = append(s.Columns, Ident{t.Val, t.Pos})
 		}
-		p.Expect(")")
+		if parts != nil {
+			s.Targets = p.query(parts)
+		}
 	}
 	if p.Accept("overriding") {
 		if p.Accept("user") {

@@ -133,6 +133,7 @@ type Insert struct {
 	Table      Name
 	Alias      string
 	Columns    []Ident
+	Targets    *Query // SELECT of Columns with the subscripts behind them, see pgext.AssignTargets; nil when none has any
 	Overriding string // "", "system", "user"
 	Query      *Query // nil for DEFAULT VALUES; DEFAULT in a VALUES row is pgext.Default
 	OnConflict *OnConflict

@@ -20,6 +20,7 @@ func families() [][]entry {
 		jsonFunctions(),
 		jsonPathFunctions(),
 		arrayFunctions(),
+		arrayAssignFunctions(),
 		setFunctions(),
 		compositeFunctions(),
 		recordFunctions(),

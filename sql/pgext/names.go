@@ -113,8 +113,8 @@ const (
 	MarkSystemTime    = "system_time"    // (e), of FOR SYSTEM_TIME AS OF
 
 	// Statements that change data.
-	MarkAssign    = "assign"     // ('column', value)
-	MarkAssignRow = "assign_row" // (row or query, 'columns' ..)
+	MarkAssign    = "assign"     // ('column' with subscripts or fields, value)
+	MarkAssignRow = "assign_row" // (row or query, 'columns' as in assign ..)
 	MarkDefault   = "default"    // ()
 	MarkDeleteRow = "delete_row" // ()
 )

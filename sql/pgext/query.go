@@ -266,10 +266,18 @@ func (*Derived) fromItem()       {}
 func (*TableFunction) fromItem() {}
 func (*Join) fromItem()          {}
 
+// AssignTarget is what an assignment changes: a column, or the part of it that Part tells, a chain of Subscript, Slice and Field over
+// a constant with the column's name. Part is nil for the whole column.
+type AssignTarget struct {
+	Column string
+	Part   ast.ExprNode
+	Pos    int
+}
+
 // Assignment is one item of SET: column = value, or (columns) = row. Value is Default for DEFAULT; for a row it is a Row
 // or a Subquery.
 type Assignment struct {
-	Columns []string
+	Columns []AssignTarget
 	Row     bool
 	Value   ast.ExprNode
 	Pos     int

@@ -301,12 +301,46 @@ func Assignments(s *Select) []Assignment {
 		n, a := Marker(t.X)
 		switch n {
 		case MarkAssign:
-			out[i] = Assignment{Columns: []string{text(a[0])}, Value: a[1], Pos: t.Pos}
+			out[i] = Assignment{Columns: []AssignTarget{assignTarget(a[0])}, Value: a[1], Pos: t.Pos}
 		case MarkAssignRow:
-			out[i] = Assignment{Columns: texts(a[1:]), Row: true, Value: a[0], Pos: t.Pos}
+			out[i] = Assignment{Row: true, Value: a[0], Pos: t.Pos}
+			for _, c := range a[1:] {
+				out[i].Columns = append(out[i].Columns, assignTarget(c))
+			}
 		default:
 			bug("assignment %s", describe(ExprOf(t.X)))
 		}
 	}
 	return out
+}
+
+// AssignTargets returns the column list of an INSERT's Targets.
+func AssignTargets(s *Select) []AssignTarget {
+	out := make([]AssignTarget, len(s.Targets))
+	for i, t := range s.Targets {
+		out[i] = assignTarget(t.X)
+	}
+	return out
+}
+
+func assignTarget(n ast.ExprNode) AssignTarget {
+	base := n
+	for {
+		switch e := ExprOf(base).(type) {
+		case *Subscript:
+			base = e.X
+		case *Slice:
+			base = e.X
+		case *Field:
+			base = e.X
+		case *Const:
+			t := AssignTarget{Column: e.Text, Pos: e.Pos}
+			if base != n {
+				t.Part = n
+			}
+			return t
+		default:
+			bug("assignment to %s", describe(e))
+		}
+	}
 }

@@ -149,13 +149,33 @@ func (p *Parser) fromItems(k []*frag) []*frag {
 	}
 }
 
-// setTarget parses a column of SET; a part of a column (an array element or field) is refused.
-func (p *Parser) setTarget() *lex.Token {
+// setTarget parses a column of SET, or the part of one that subscripts and field names behind it tell.
+func (p *Parser) setTarget() *frag {
 	c := p.ColID()
-	if p.Any("[", ".") {
-		p.Unsupported("assignment to a part of a column", "Assign the whole column.")
+	return p.indirection(strAt(c.Pos, c.Val))
+}
+
+// InsertColumns parses the column list of INSERT behind its "(". The part lists the same columns with what is behind their names;
+// it is nil when no column has anything.
+func (p *Parser) InsertColumns() ([]*lex.Token, *Part) {
+	start := p.I
+	var names []*lex.Token
+	var xs []*frag
+	parts := false
+	for {
+		names = append(names, p.Cur())
+		c := p.ColID()
+		parts = parts || p.Any("[", ".")
+		xs = append(xs, p.indirection(strAt(c.Pos, c.Val)))
+		if !p.Accept(",") {
+			break
+		}
 	}
-	return c
+	p.Expect(")")
+	if !parts {
+		return names, nil
+	}
+	return names, p.part(start, seq(0, lit("SELECT "), commaSeparated(xs)))
 }
 
 func (p *Parser) setList() *frag {
@@ -165,8 +185,7 @@ func (p *Parser) setList() *frag {
 		if p.Accept("(") {
 			var cols []*frag
 			for {
-				c := p.setTarget()
-				cols = append(cols, strAt(c.Pos, c.Val))
+				cols = append(cols, p.setTarget())
 				if !p.Accept(",") {
 					break
 				}
@@ -176,7 +195,7 @@ func (p *Parser) setList() *frag {
 		} else {
 			c := p.setTarget()
 			p.Expect("=")
-			xs = append(xs, ext(c.Pos, pgext.MarkAssign, strAt(c.Pos, c.Val), p.value()))
+			xs = append(xs, ext(t.Pos, pgext.MarkAssign, c, p.value()))
 		}
 		if !p.Accept(",") {
 			return commaSeparated(xs)
