@@ -338,22 +338,23 @@ func neverNull(column string) bool {
 	return false
 }
 
-// aggregate binds an aggregate call (not over a window) and returns the column that will hold its result.
+// aggregate binds an aggregate call (not over a window) and returns the column that will hold its result. An aggregate over columns of
+// an outer query alone is that query's: here it is one value per row of it.
 func (x *exprCtx) aggregate(e *pgext.Call) (*expr.Expr, error) {
 	b, pos := x.b, x.b.pos(e.Pos)
-	if x.inAgg {
-		return nil, pgerr.Newf(pgerr.GroupingError, "aggregate function calls cannot be nested").At(pos)
-	}
-	if x.aggs == nil {
-		return nil, pgerr.Newf(pgerr.GroupingError, "aggregate functions are not allowed in %s", x.place()).At(pos)
-	}
 	in := &exprCtx{b: b, sc: x.sc, ev: x.ev, clause: x.clause, inAgg: true}
 	it, err := in.aggCall(e)
 	if err != nil {
 		return nil, err
 	}
-	if err = x.ownLevel(it, pos); err != nil {
-		return nil, err
+	var nested bool
+	switch x, nested = x.levelOf(it, in.applies); {
+	case x == nil:
+		return nil, pgerr.Newf(pgerr.GroupingError, "aggregate functions are not allowed in FROM clause of their own query level").At(pos)
+	case x.inAgg || nested:
+		return nil, pgerr.Newf(pgerr.GroupingError, "aggregate function calls cannot be nested").At(pos)
+	case x.aggs == nil:
+		return nil, pgerr.Newf(pgerr.GroupingError, "aggregate functions are not allowed in %s", x.place()).At(pos)
 	}
 	for _, t := range x.sc.tables {
 		if t.work {
@@ -411,34 +412,62 @@ func sameAgg(a, c aggItem) bool {
 	return a.filter == nil || sameExpr(a.filter, c.filter)
 }
 
-// ownLevel refuses aggregates that PostgreSQL would compute in an outer query: all their columns come from there.
-func (x *exprCtx) ownLevel(it *aggItem, pos int) error {
+// levelOf returns the context that computes an aggregate: the one of the innermost query level with a column of its arguments or filter,
+// x without any. It is nil for a level whose FROM clause the aggregate is in. nested tells that the arguments hold an aggregate of that level.
+func (x *exprCtx) levelOf(it *aggItem, applies []apply) (level *exprCtx, nested bool) {
 	used := map[int]bool{}
 	for _, a := range it.args {
 		a.Columns(used)
 	}
-	if len(used) == 0 {
-		return nil
+	for _, k := range it.order {
+		k.e.Columns(used)
 	}
-	for l := x.sc; l != nil; l = l.parent {
-		for _, t := range l.tables {
-			for _, c := range appendCols(t.cols, t.hidden) {
-				if used[c.id] && l == x.sc {
-					return nil
-				}
-				if used[c.id] {
-					return pgerr.Newf(pgerr.FeatureNotSupported, "aggregates over columns of an outer query are not supported").
-						WithHint("Compute the aggregate in the outer query.").At(pos)
-				}
-			}
+	if it.filter != nil {
+		it.filter.Columns(used)
+	}
+	for _, a := range applies {
+		for _, c := range a.right.out() {
+			delete(used, c)
 		}
-		for _, c := range l.visible {
-			if used[c.id] && l == x.sc {
-				return nil
-			}
+		for c := range freeCols(a.right) {
+			used[c] = true
+		}
+		if a.cond != nil {
+			a.cond.Columns(used)
 		}
 	}
-	return nil
+	for l := x.sc; l != nil && len(used) > 0; l = l.parent {
+		if l.holder != nil && l.holder.aggs != nil {
+			for _, o := range l.holder.aggs.items {
+				nested = nested || used[o.id]
+			}
+		}
+		if !nested && !l.holds(used) {
+			continue
+		}
+		if l == x.sc {
+			return x, nested
+		}
+		return l.holder, nested
+	}
+	return x, nested
+}
+
+// holds reports whether one of the columns is of this level.
+func (s *scope) holds(used map[int]bool) bool {
+	for _, t := range s.tables {
+		for _, c := range appendCols(t.cols, t.hidden) {
+			if used[c.id] {
+				return true
+			}
+		}
+	}
+	for _, c := range s.visible {
+		if used[c.id] {
+			return true
+		}
+	}
+	return false
 }
 
 func appendCols(a, c []scopeCol) []scopeCol {

@@ -311,12 +311,20 @@ func (b *binder) computedLimit(n *node, r *bound, applies []apply) error {
 	skip := intConst(types.Int8, 0)
 	var conds []*expr.Expr
 	if n.offset != nil {
-		skip = coalesce(n.offset, skip)
+		checked, err := b.call("$offset", []*expr.Expr{n.offset}, -1)
+		if err != nil {
+			return err
+		}
+		skip = coalesce(checked, skip)
 		conds = append(conds, b.mustOp(">", first, skip))
 	}
 	if n.limit != nil {
 		// LIMIT NULL is no limit.
-		most := b.mustOp("+", skip, n.limit)
+		checked, err := b.call("$limit", []*expr.Expr{n.limit}, -1)
+		if err != nil {
+			return err
+		}
+		most := b.mustOp("+", skip, checked)
 		conds = append(conds, coalesce(b.mustOp("<=", row, most), boolConst(true)))
 	}
 	r.n = b.md.narrow(filterNode(attach(numbered, applies), and(conds...)), cols)

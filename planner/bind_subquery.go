@@ -12,7 +12,9 @@ import (
 
 // sub binds a subquery of an expression; its outer columns are those of this clause.
 func (x *exprCtx) sub(q ast.Node, keepUnknown bool) (*bound, error) {
-	return x.b.query(pgext.QueryOf(q), x.ev.with(x.sc), keepUnknown)
+	outer := *x.sc
+	outer.holder = x
+	return x.b.query(pgext.QueryOf(q), x.ev.with(&outer), keepUnknown)
 }
 
 // scalar binds (SELECT ..) as a value.

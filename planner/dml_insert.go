@@ -23,7 +23,7 @@ func (b *binder) insert(s *sql.Insert) (*PlannedChange, error) {
 	if err != nil {
 		return nil, err
 	}
-	cols, err := insertColumns(rel, s)
+	cols, err := insertColumns(rel, s.Columns, s.Targets)
 	if err != nil {
 		return nil, err
 	}
@@ -67,12 +67,11 @@ func (b *binder) insert(s *sql.Insert) (*PlannedChange, error) {
 }
 
 // insertColumns returns the stored columns that the source's columns go to.
-func insertColumns(rel *Relation, s *sql.Insert) ([]int, error) {
+func insertColumns(rel *Relation, named []sql.Ident, parts *sql.Query) ([]int, error) {
 	var cols []int
-	named := s.Columns
 	var targets []pgext.AssignTarget
-	if s.Targets != nil {
-		targets = pgext.AssignTargets(pgext.QueryOf(s.Targets.Stmt).Select)
+	if parts != nil {
+		targets = pgext.AssignTargets(pgext.QueryOf(parts.Stmt).Select)
 	}
 	if len(named) == 0 {
 		for i, c := range rel.Columns {
@@ -147,13 +146,13 @@ func (b *binder) insertRows(s *sql.Insert, rel *Relation, cols []int) (n *node, 
 }
 
 // insertParts binds the subscripts of the column list: the part of each column that is given, nil for whole ones.
-func (b *binder) insertParts(s *sql.Insert, rel *Relation, cols []int, ev *env) ([]*columnPart, error) {
+func (b *binder) insertParts(targets *sql.Query, rel *Relation, cols []int, ev *env) ([]*columnPart, error) {
 	out := make([]*columnPart, len(cols))
-	if s.Targets == nil {
+	if targets == nil {
 		return out, nil
 	}
 	x := &exprCtx{b: b, sc: &scope{}, ev: ev, clause: "INSERT"}
-	for j, t := range pgext.AssignTargets(pgext.QueryOf(s.Targets.Stmt).Select) {
+	for j, t := range pgext.AssignTargets(pgext.QueryOf(targets.Stmt).Select) {
 		if t.Part == nil {
 			continue
 		}
@@ -177,7 +176,7 @@ func (b *binder) insertValues(s *sql.Insert, q *pgext.Query, rel *Relation, cols
 	}
 	x := &exprCtx{b: b, sc: &scope{}, ev: ev, clause: "VALUES"}
 	width := len(q.Values.Rows[0])
-	parts, err := b.insertParts(s, rel, cols, ev)
+	parts, err := b.insertParts(s.Targets, rel, cols, ev)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -238,7 +237,7 @@ func (b *binder) insertSelect(s *sql.Insert, q *pgext.Query, rel *Relation, cols
 	if err := tooMany(s, len(r.cols), len(cols), extra); err != nil {
 		return nil, nil, err
 	}
-	parts, err := b.insertParts(s, rel, cols, ev)
+	parts, err := b.insertParts(s.Targets, rel, cols, ev)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -167,11 +167,15 @@ func (m *mergeRows) row(w *sql.MergeWhen, x *exprCtx, ids []int) ([]*expr.Expr, 
 	x.clause = "VALUES"
 	row := make([]*expr.Expr, len(rel.Columns))
 	if w.Values != nil {
-		cols, err := insertColumns(rel, w.Columns)
+		cols, err := insertColumns(rel, w.Columns, w.Targets)
 		if err != nil {
 			return nil, err
 		}
 		b.md.access.changed().Inserted = append(b.md.access.changed().Inserted, cols...)
+		parts, err := b.insertParts(w.Targets, rel, cols, x.ev)
+		if err != nil {
+			return nil, err
+		}
 		values := pgext.QueryOf(w.Values.Stmt).Select.Targets
 		switch {
 		case len(values) > len(cols):
@@ -180,9 +184,14 @@ func (m *mergeRows) row(w *sql.MergeWhen, x *exprCtx, ids []int) ([]*expr.Expr, 
 			return nil, pgerr.Newf(pgerr.SyntaxError, "INSERT has more target columns than expressions").At(w.Columns[len(values)].Pos)
 		}
 		for i, v := range values {
-			if row[cols[i]], err = b.given(x, v.X, &rel.Columns[cols[i]], w.Overriding, false); err != nil {
+			e, err := b.given(x, v.X, &rel.Columns[cols[i]], parts[i], w.Overriding, false)
+			if err == nil && parts[i] != nil {
+				e, err = b.replacePart(row[cols[i]], parts[i], e)
+			}
+			if err != nil {
 				return nil, err
 			}
+			row[cols[i]] = e
 		}
 	}
 	for i := range row {

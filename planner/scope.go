@@ -39,6 +39,8 @@ type scope struct {
 	visible []scopeCol // unqualified names and *, merged columns once
 	// notYet are FROM items of the same level that cannot be referenced here, for better messages.
 	blocked []*rangeTable
+	// holder is the clause whose subquery sees this scope as an outer one; nil for the items of a FROM clause.
+	holder *exprCtx
 }
 
 // outCol is an output column of a query.

@@ -30,13 +30,7 @@ func (p *parser) insert(w *translate.With) Statement {
 	}
 	if p.Is("(") && !p.ParenSelect() {
 		p.Expect("(")
-		names, parts := p.InsertColumns()
-		for _, t := range names {
-			s.Columns = append(s.Columns, Ident{t.Val, t.Pos})
-		}
-		if parts != nil {
-			s.Targets = p.query(parts)
-		}
+		s.Columns, s.Targets = p.insertColumns()
 	}
 	if p.Accept("overriding") {
 		if p.Accept("user") {
@@ -60,6 +54,18 @@ func (p *parser) insert(w *translate.With) Statement {
 	}
 	s.Returning = p.returning()
 	return s
+}
+
+// insertColumns reads a column list behind its "(", and as a query when there are subscripts.
+func (p *parser) insertColumns() (names []Ident, targets *Query) {
+	toks, parts := p.InsertColumns()
+	for _, t := range toks {
+		names = append(names, Ident{t.Val, t.Pos})
+	}
+	if parts != nil {
+		targets = p.query(parts)
+	}
+	return names, targets
 }
 
 func (p *parser) onConflict(pos int) *OnConflict {

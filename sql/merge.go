@@ -29,6 +29,7 @@ type MergeWhen struct {
 	Action     MergeAction
 	Set        *Query  // of UPDATE; see pgext.Assignments
 	Columns    []Ident // of INSERT
+	Targets    *Query  // as of Insert
 	Overriding string
 	Values     *Query // of INSERT: a SELECT list that may hold pgext.Default; nil for DEFAULT VALUES
 	Pos        int
@@ -63,7 +64,9 @@ func (p *parser) mergeWhen() MergeWhen {
 		c.Action, c.Set = MergeUpdate, p.query(p.ConflictSet())
 	case !c.Matched && p.Accept("insert"):
 		c.Action = MergeInsert
-		c.Columns = p.optIdentList()
+		if p.Accept("(") {
+			c.Columns, c.Targets = p.insertColumns()
+		}
 		if p.Accept("overriding") {
 			c.Overriding = "user"
 			if !p.Accept("user") {

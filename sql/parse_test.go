@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/sql/internal/lex"
 	"github.com/streamdb/streamdb/sql/pgext"
 	"github.com/streamdb/streamdb/sql/sqlprint"
 )
@@ -139,6 +140,16 @@ func dump(v reflect.Value) string {
 }
 
 // printBody prints the query of a statement; the items of SET as assignments.
+func targets(ts []pgext.AssignTarget) string {
+	xs := make([]string, len(ts))
+	for i, t := range ts {
+		if xs[i] = lex.QuoteIdent(t.Column); t.Part != nil {
+			xs[i] = sqlprint.Expr(t.Part)
+		}
+	}
+	return "(" + strings.Join(xs, ", ") + ")"
+}
+
 func printBody(q *Query) string {
 	if !strings.Contains(q.Translated, `"assign`) {
 		return sqlprint.Query(pgext.QueryOf(q.Stmt))
@@ -146,7 +157,7 @@ func printBody(q *Query) string {
 	v := pgext.QueryOf(q.Stmt)
 	var set []string
 	for _, a := range pgext.Assignments(v.Select) {
-		set = append(set, sqlprint.Columns(a.Columns)+" = "+sqlprint.Expr(a.Value))
+		set = append(set, targets(a.Columns)+" = "+sqlprint.Expr(a.Value))
 	}
 	v.Select.Targets = nil
 	return "SET " + strings.Join(set, ", ") + " : " + sqlprint.Query(v)

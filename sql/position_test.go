@@ -114,9 +114,9 @@ func TestChangePositions(t *testing.T) {
 	text := "UPDATE t SET a = b, (c, d) = (SELECT 1, 2) WHERE e RETURNING f"
 	u := parseOne(t, text).(*Update)
 	as := pgext.Assignments(pgext.QueryOf(u.Query.Stmt).Select)
-	require.Equal(t, []string{"a"}, as[0].Columns)
+	require.Equal(t, []pgext.AssignTarget{{Column: "a", Pos: 13}}, as[0].Columns)
 	require.Equal(t, strings.Index(text, "a ="), as[0].Pos)
-	require.Equal(t, []string{"c", "d"}, as[1].Columns)
+	require.Equal(t, []pgext.AssignTarget{{Column: "c", Pos: 21}, {Column: "d", Pos: 24}}, as[1].Columns)
 	require.True(t, as[1].Row)
 	require.Equal(t, strings.Index(text, "f"), u.Returning.Pos(u.Returning.Expr()))
 	require.Equal(t, strings.Index(text, "t SET"), u.Table.Pos)

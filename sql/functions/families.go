@@ -21,6 +21,7 @@ func families() [][]entry {
 		jsonPathFunctions(),
 		arrayFunctions(),
 		arrayAssignFunctions(),
+		limitFunctions(),
 		setFunctions(),
 		compositeFunctions(),
 		recordFunctions(),
