@@ -29,11 +29,13 @@ func (s keySpan) holds(key []byte) bool {
 
 // indexScan is a scan of a part of a table by its primary key or an index.
 type indexScan struct {
-	x      *oneShot
-	n      *shotNode
-	plan   *plan.IndexScan
-	v      *Version
-	own    map[string][]byte
+	x    *oneShot
+	n    *shotNode
+	plan *plan.IndexScan
+	v    *Version
+	own  map[string][]byte
+	// lookup: entries hold keys of rows, not rows.
+	lookup bool
 	spans  []keySpan
 	layout *types.RowLayout
 	full   *types.Chunk
@@ -44,12 +46,20 @@ type indexScan struct {
 func (x *oneShot) scanIndex(n *shotNode, v *Version, own map[string][]byte) (used bool, err error) {
 	p := n.plan.Scan.Index
 	view := v.views[0]
-	if p.Index != 0 {
+	lookup := p.Index != 0
+	switch {
+	case p.Relation != 0:
+		if w := x.q.Pinned.Index(n.plan.Scan.Relation, p.Relation); w != nil {
+			v, view, lookup = w, w.views[0], false
+		} else if view = nil; !p.Ordered {
+			return false, nil
+		}
+	case p.Index != 0:
 		if view = v.index(p.Index); view == nil && !p.Ordered { // the version is from before the index
 			return false, nil
 		}
 	}
-	s := &indexScan{x: x, n: n, plan: p, v: v, own: own, want: x.engine.cfg.ChunkRows}
+	s := &indexScan{x: x, n: n, plan: p, v: v, own: own, lookup: lookup, want: x.engine.cfg.ChunkRows}
 	if s.spans, err = x.spans(p); err != nil || len(s.spans) == 0 {
 		return true, err
 	}
@@ -62,7 +72,7 @@ func (x *oneShot) scanIndex(n *shotNode, v *Version, own map[string][]byte) (use
 		}
 		return true, s.ordered(view)
 	}
-	if p.Index == 0 {
+	if !lookup {
 		err = s.byKey(view)
 	} else if used, err = s.lookUp(view); err != nil || !used {
 		return used, err
@@ -305,8 +315,13 @@ func (s *indexScan) ownEntries() ([]ownEntry, error) {
 			continue
 		}
 		key, _, err := enc.Entry(row, []byte(pk))
-		if err != nil {
+		if err != nil && enc.row.N == 0 {
 			return nil, err
+		}
+		if err != nil {
+			// A key that cannot be computed decides nothing here: what the query needs of it fails above.
+			out = append(out, ownEntry{slices.Clone(enc.buf), row})
+			continue
 		}
 		if slices.ContainsFunc(s.spans, func(sp keySpan) bool { return sp.holds(key) }) {
 			out = append(out, ownEntry{slices.Clone(key), row})
@@ -339,7 +354,7 @@ func (s *indexScan) ordered(view *state.View) error {
 	}
 	if err := s.each(view, s.plan.Backward, func(key, val []byte) (bool, error) {
 		pk := val
-		if s.plan.Index == 0 {
+		if !s.lookup {
 			pk = key
 		}
 		if _, mine := s.own[string(pk)]; mine {
@@ -349,7 +364,7 @@ func (s *indexScan) ordered(view *state.View) error {
 			return false, err
 		}
 		row := val
-		if s.plan.Index != 0 {
+		if s.lookup {
 			var ok bool
 			if row, ok, err = s.v.Get(0, pk); err != nil || !ok {
 				return err == nil, err
@@ -365,21 +380,25 @@ func (s *indexScan) ordered(view *state.View) error {
 	return s.flush()
 }
 
-// sorted gives rows in order of an index that the version does not have: the transaction is older than the index.
+// sorted gives rows in order of an index that the version does not have: the transaction is older than the index, or the index of a view is not
+// of the same moment.
 func (s *indexScan) sorted() error {
 	all := maps.Clone(s.own)
 	if all == nil {
 		all = map[string][]byte{}
 	}
-	it := s.v.views[0].ScanAll()
-	defer it.Close()
-	for it.Next() {
-		if _, mine := all[string(it.Key())]; !mine {
-			all[string(it.Key())] = slices.Clone(it.Value())
+	for _, w := range s.v.views {
+		it := w.ScanAll()
+		for it.Next() {
+			if _, mine := all[string(it.Key())]; !mine {
+				all[string(it.Key())] = slices.Clone(it.Value())
+			}
 		}
-	}
-	if err := it.Err(); err != nil {
-		return err
+		err := it.Err()
+		it.Close()
+		if err != nil {
+			return err
+		}
 	}
 	s.own = all
 	rows, err := s.ownEntries()

@@ -101,8 +101,11 @@ func (e *Engine) CreateJob(spec JobSpec, from *checkpoint.JobState) (*Job, error
 		if from != nil {
 			epoch = from.Epoch
 		}
-		j.rel = e.newRelation(m.Relation, spec.Name, root.Schema, m.KeyColumns, true, epoch)
+		j.rel = e.newRelation(m.Relation, spec.Name, root.Schema, m.KeyColumns, m.Order == nil, epoch)
 		j.rel.job = j
+		if m.Order != nil {
+			j.rel.IndexOf = inputs[0]
+		}
 	}
 	if err := j.prepare(); err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 
 	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/exec/op"
+	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/state"
 	"github.com/streamdb/streamdb/types"
 )
@@ -15,11 +16,13 @@ const materializeTable uint32 = 0xFFFFFF00
 // materializeOp is the root of a job with a result. Rows of one epoch may arrive in any order, so they are consolidated per key and applied
 // at the barrier; what really changed goes to the change log and, as a view of the part, into the epoch's version.
 //
-// State: table materializeTable, Ordered, key = memcomparable key of KeyColumns, value = all columns by types.AppendRow.
+// State: table materializeTable, Ordered, key = memcomparable key of KeyColumns, value = all columns by types.AppendRow. An index (plan.Materialize
+// with an Order) has all of it in key group 0.
 type materializeOp struct {
 	run    *run
 	part   *state.Part
 	keys   []int
+	order  []plan.KeyOrder // of keys, where the relation is stored in their order
 	types  []types.Type
 	direct bool // append-only input: every key is new, rows go straight to the part
 	hash   []uint64
@@ -49,7 +52,7 @@ var _ op.Operator = (*materializeOp)(nil)
 
 // Open implements op.Operator.
 func (m *materializeOp) Open(ctx *op.Context) error {
-	m.keys = ctx.Node.Materialize.KeyColumns
+	m.keys, m.order = ctx.Node.Materialize.KeyColumns, ctx.Node.Materialize.Order
 	m.types = ctx.Node.Schema.Types()
 	m.direct = ctx.Node.Inputs[0].AppendOnly
 	m.pending = map[string]int32{}
@@ -66,7 +69,9 @@ func (m *materializeOp) Process(_ int, c *types.Chunk, _ op.Emitter) error {
 		m.hash = make([]uint64, max(c.N, types.MaxChunkRows))
 	}
 	h := m.hash[:c.N]
-	types.HashRows(c, m.keys, h)
+	if m.order == nil {
+		types.HashRows(c, m.keys, h)
+	}
 	maxPar := m.run.engine.cfg.MaxPar
 	for i := range c.Rows() {
 		r := c.Row(i)
@@ -74,10 +79,17 @@ func (m *materializeOp) Process(_ int, c *types.Chunk, _ op.Emitter) error {
 		if w == 0 {
 			continue
 		}
-		kg := types.KeyGroup(h[r], maxPar)
+		kg := uint16(0)
+		if m.order == nil {
+			kg = types.KeyGroup(h[r], maxPar)
+		}
 		m.key = m.key[:0]
-		for _, k := range m.keys {
-			m.key = types.AppendKey(m.key, c.Cols[k], r, false, false)
+		for i, k := range m.keys {
+			o := plan.KeyOrder{}
+			if m.order != nil {
+				o = m.order[i]
+			}
+			m.key = types.AppendKey(m.key, c.Cols[k], r, o.Desc, o.NullsFirst)
 		}
 		at := len(m.arena)
 		m.arena = types.AppendRow(m.arena, c.Cols, r)

@@ -27,6 +27,9 @@ type Relation struct {
 	MaxPar  int
 	Log     *changelog.Log
 
+	// IndexOf is the materialized view that the relation is an index of.
+	IndexOf *Relation
+
 	engine *Engine
 	job    *Job                            // nil for tables
 	layout atomic.Pointer[types.RowLayout] // of tables; replaced by ALTER TABLE
@@ -285,6 +288,9 @@ func (s *Snapshot) Pin(ctx context.Context, rels []*Relation) (*Pinned, error) {
 		if s.pins.Versions[r.ID] != nil {
 			continue
 		}
+		if r.IndexOf != nil && !r.usable() {
+			continue
+		}
 		more, err := s.engine.Pin(ctx, []*Relation{r}, s.pins.Epoch)
 		if err != nil {
 			return nil, err
@@ -407,6 +413,17 @@ func (e *Engine) tryPin(rels []*Relation, minEpoch uint64, all bool) *Pinned {
 	epoch := uint64(math.MaxUint64)
 	live := make([]*Relation, 0, len(rels))
 	for _, r := range rels {
+		if r.IndexOf != nil && !all {
+			switch {
+			case !r.usable(): // its view is read instead
+			case waitsFor(r.IndexOf, false):
+				live = append(live, r)
+				epoch = min(epoch, r.Closed())
+			default:
+				p.Versions[r.ID] = r.Latest()
+			}
+			continue
+		}
 		if !waitsFor(r, all) {
 			if v := r.Latest(); v != nil {
 				p.Versions[r.ID] = v

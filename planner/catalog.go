@@ -76,7 +76,7 @@ type Relation struct {
 	Indexes    []RelIndex
 }
 
-// RelIndex is an index of a table that has all its rows.
+// RelIndex is an index of a table or materialized view that has all its rows.
 type RelIndex struct {
 	ID               uint64
 	Name             string

@@ -15,6 +15,7 @@ type physical struct {
 	cut     bool // exchanges are wanted: the job may run with more than one subtask
 	frags   []*plan.Fragment
 	inputs  []uint64
+	indexes []uint64 // of materialized views that are read instead of them
 	endless bool
 	// shared are the sources that the job reads more than once.
 	shared  map[uint64]bool

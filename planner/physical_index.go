@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"slices"
+
 	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/sql/expr"
 	"github.com/streamdb/streamdb/types"
@@ -25,7 +27,7 @@ type indexPath struct {
 
 // indexScan chooses how to read the table that n scans by the conditions above it and the order that a LIMIT wants; nil reads it whole.
 func (ph *physical) indexScan(n *node, cond *expr.Expr) *plan.IndexScan {
-	if ph.b.stream || ph.o.off(ruleIndexScans) || n.rel.Kind != Table || !n.rel.Ordered {
+	if ph.b.stream || ph.o.off(ruleIndexScans) || !(n.rel.Kind == Table && n.rel.Ordered || n.rel.Kind == MaterializedView) {
 		return nil
 	}
 	rel := n.rel
@@ -70,6 +72,12 @@ func (ph *physical) indexScan(n *node, cond *expr.Expr) *plan.IndexScan {
 		want.given = best.gives
 	}
 	ph.o.fire(ruleIndexScans)
+	if rel.Kind == MaterializedView {
+		best.scan.Relation = best.scan.Index
+		if !slices.Contains(ph.indexes, best.scan.Relation) {
+			ph.indexes = append(ph.indexes, best.scan.Relation)
+		}
+	}
 	return &best.scan
 }
 

@@ -66,7 +66,7 @@ func (b *binder) plan(r *bound) (*Planned, error) {
 			WithHint("Group by the window columns of TUMBLE or HOP, and declare WATERMARK FOR column AS .. on the source.")
 	}
 	pl := &plan.Plan{
-		Version: plan.FormatVersion, Schema: out.n.Schema, Visible: len(r.cols), Key: out.n.Key, Inputs: ph.inputs,
+		Version: plan.FormatVersion, Schema: out.n.Schema, Visible: len(r.cols), Key: out.n.Key, Inputs: ph.inputs, Indexes: ph.indexes,
 		Rules: opt.fired, Unbounded: ph.endless,
 	}
 	if pl.Inputs == nil {

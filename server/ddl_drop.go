@@ -255,7 +255,11 @@ func (d *dispatch) dropObjects(objs []*catalog.Object) error {
 			case catalog.MaterializedView:
 				err = errors.Join(err, srv.closeJob(o.ID))
 			case catalog.Index:
-				err = errors.Join(err, srv.engine.DropIndex(ctx, o.Index.Table, o.ID))
+				if o.Plan != nil {
+					err = errors.Join(err, srv.closeJob(o.ID))
+				} else {
+					err = errors.Join(err, srv.engine.DropIndex(ctx, o.Index.Table, o.ID))
+				}
 			case catalog.Table:
 				err = errors.Join(err, srv.closeTable(ctx, o.ID))
 			case catalog.Sequence:

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/streamdb/streamdb/catalog"
 	"github.com/streamdb/streamdb/exec"
@@ -55,7 +56,7 @@ func (s *Server) indexSpec(snap snapshotView, x, table *catalog.Object) (*exec.I
 func (s *Server) openIndex(x *catalog.Object, restored uint64) error {
 	snap := s.catalog.Snapshot()
 	table, ok := snap.Get(x.Index.Table)
-	if !ok || table.Kind != catalog.Table {
+	if !ok || x.Plan != nil {
 		return nil
 	}
 	spec, err := s.indexSpec(snap, x, table)
@@ -91,11 +92,8 @@ func (d *dispatch) indexTable(n sql.Name) (*catalog.Object, error) {
 		return nil, atNowhere(undefinedRelation(n))
 	}
 	switch o.Kind {
-	case catalog.Table:
+	case catalog.Table, catalog.MaterializedView:
 		return o, nil
-	case catalog.MaterializedView:
-		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "cannot create index on materialized view %q", o.Name).
-			WithHint("Rows of a materialized view are found by its key. Order or group the view by what it is read by.")
 	}
 	return nil, pgerr.Newf(pgerr.WrongObjectType, "cannot create index on relation %q", o.Name).
 		WithDetail("This operation is not supported for %ss.", map[catalog.Kind]string{catalog.Source: "foreign table", catalog.Index: "indexe"}[o.Kind]+
@@ -103,10 +101,11 @@ func (d *dispatch) indexTable(n sql.Name) (*catalog.Object, error) {
 }
 
 func (d *dispatch) createIndex(st *sql.CreateIndex) error {
-	unlock, err := d.lockSchema()
+	free, err := d.lockSchema()
 	if err != nil {
 		return err
 	}
+	unlock := sync.OnceFunc(free)
 	defer unlock()
 	table, err := d.indexTable(st.Table)
 	if err != nil {
@@ -133,6 +132,9 @@ func (d *dispatch) createIndex(st *sql.CreateIndex) error {
 	}
 	if x.Name == "" {
 		x.Name = freeName(d.ss.snapshot(), table.Schema, table.Name, names, "idx", nil)
+	}
+	if table.Kind == catalog.MaterializedView {
+		return d.addViewIndex(x, table, unlock)
 	}
 	if err := d.addIndex(x, table); err != nil {
 		return err

@@ -134,7 +134,7 @@ func (c *changer) run() error {
 	}
 	v := c.view
 	if v == nil {
-		pins, own, err := ss.pin(c.d.ctx, ids)
+		pins, own, err := ss.pin(c.d.ctx, ids, c.p.indexes())
 		if err != nil {
 			return err
 		}

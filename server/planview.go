@@ -137,6 +137,7 @@ func (c *planCatalog) relation(o *catalog.Object) (*planner.Relation, bool) {
 		r.Kind = planner.Index
 	case catalog.MaterializedView:
 		r.Kind = planner.MaterializedView
+		r.Indexes = c.indexes(o)
 	case catalog.Sequence:
 		r.Kind, r.Virtual = planner.System, fmt.Sprint(sequenceRelation, o.ID)
 	case catalog.View:
@@ -164,23 +165,27 @@ func (c *planCatalog) relation(o *catalog.Object) (*planner.Relation, bool) {
 	return r, true
 }
 
-// indexes lists the indexes of a table that are complete.
+// indexes lists the indexes of a relation that are complete.
 func (c *planCatalog) indexes(o *catalog.Object) []planner.RelIndex {
 	var out []planner.RelIndex
 	for _, x := range c.snap.IndexesOf(o.ID) {
 		if x.Creating {
 			continue
 		}
-		ri := planner.RelIndex{
-			ID: x.ID, Name: x.Name, Unique: x.Index.Unique, NullsNotDistinct: x.Index.NullsNotDistinct, Constraint: x.Index.Constraint,
-			Where: c.expression(x.Index.Where), SearchPath: x.SearchPath,
-		}
-		for _, k := range x.Index.Keys {
-			ri.Keys = append(ri.Keys, planner.RelIndexKey{Column: k.Column, Expr: c.expression(k.Expr), Desc: k.Desc, NullsFirst: k.NullsFirst})
-		}
-		out = append(out, ri)
+		out = append(out, c.index(x))
 	}
 	return out
+}
+
+func (c *planCatalog) index(x *catalog.Object) planner.RelIndex {
+	ri := planner.RelIndex{
+		ID: x.ID, Name: x.Name, Unique: x.Index.Unique, NullsNotDistinct: x.Index.NullsNotDistinct, Constraint: x.Index.Constraint,
+		Where: c.expression(x.Index.Where), SearchPath: x.SearchPath,
+	}
+	for _, k := range x.Index.Keys {
+		ri.Keys = append(ri.Keys, planner.RelIndexKey{Column: k.Column, Expr: c.expression(k.Expr), Desc: k.Desc, NullsFirst: k.NullsFirst})
+	}
+	return ri
 }
 
 func (c *planCatalog) expression(text string) *sql.Query {

@@ -104,7 +104,7 @@ func (ss *session) queryOf(ctx context.Context, p *prepared, args []types.Datum)
 	if len(p.query.Before) > 0 {
 		reads = append(slices.Clone(reads), readsOf(p.query.Before)...)
 	}
-	pins, own, err := ss.pin(ctx, reads)
+	pins, own, err := ss.pin(ctx, reads, p.indexes())
 	if err != nil {
 		return nil, err
 	}
@@ -129,27 +129,29 @@ func (ss *session) queryOf(ctx context.Context, p *prepared, args []types.Datum)
 	return r, nil
 }
 
-// pin returns the versions for a query: the transaction block's snapshot, or the newest common epoch that covers the session's own writes.
-func (ss *session) pin(ctx context.Context, ids []uint64) (pins *exec.Pinned, own bool, err error) {
+// pin returns the versions for a query: the transaction block's snapshot, or the newest common epoch that covers the session's own writes. Indexes
+// of materialized views are pinned with them where they can be read.
+func (ss *session) pin(ctx context.Context, ids, indexes []uint64) (pins *exec.Pinned, own bool, err error) {
 	e := ss.srv.engine
 	ids = slices.DeleteFunc(slices.Clone(ids), func(id uint64) bool { // system relations and sequences have no versions
 		o, ok := ss.snapshot().Get(id)
 		return !catalog.IsUserID(id) || ok && o.Kind == catalog.Sequence
 	})
-	if !ss.tx.explicit {
-		rels, err := e.Relations(ids)
-		if err != nil {
-			return nil, false, err
-		}
-		pins, err = e.Pin(ctx, rels, ss.written)
-		return pins, true, err
-	}
-	if ss.tx.snapshot == nil {
+	if ss.tx.explicit && ss.tx.snapshot == nil {
 		ss.tx.snapshot = e.Snapshot()
 	}
 	rels, err := e.Relations(ids)
 	if err != nil {
 		return nil, false, err
+	}
+	for _, id := range indexes {
+		if r, ok := e.Relation(id); ok { // it may have been dropped since the query was planned
+			rels = append(rels, r)
+		}
+	}
+	if !ss.tx.explicit {
+		pins, err = e.Pin(ctx, rels, ss.written)
+		return pins, true, err
 	}
 	pins, err = ss.tx.snapshot.Pin(ctx, rels)
 	return pins, false, err

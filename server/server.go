@@ -326,16 +326,16 @@ func (s *Server) restore(ctx context.Context, m *checkpoint.Manifest) error {
 	}
 	var starting []*exec.Job
 	for _, o := range s.catalog.Snapshot().Objects() { // ids ascend: inputs come before what reads them
-		switch o.Kind {
-		case catalog.Index:
+		switch {
+		case o.Kind == catalog.Index && o.Plan == nil:
 			if err := s.openIndex(o, tableEpoch); err != nil {
 				return fmt.Errorf("index %s: %w", o.Name, err)
 			}
-		case catalog.Table:
+		case o.Kind == catalog.Table:
 			if err := s.openTable(ctx, o); err != nil {
 				return fmt.Errorf("table %s: %w", o.Name, err)
 			}
-		case catalog.MaterializedView:
+		case o.Plan != nil:
 			js, err := fetch(o.ID)
 			if err != nil {
 				// The view's own state is lost; what it is computed from is not. The others must not wait for it.
@@ -344,7 +344,7 @@ func (s *Server) restore(ctx context.Context, m *checkpoint.Manifest) error {
 			}
 			j, err := s.createJob(o, js)
 			if err != nil {
-				return fmt.Errorf("materialized view %s: %w", o.Name, err)
+				return fmt.Errorf("%s %s: %w", o.Kind, o.Name, err)
 			}
 			if o.Paused {
 				j.Pause()
@@ -394,7 +394,7 @@ func (s *Server) dropUnfinished() error {
 				continue
 			}
 			tx.Remove(o.ID)
-			if o.Kind == catalog.Index {
+			if o.Kind == catalog.Index && o.Plan == nil {
 				if err := s.engine.ForgetIndex(o.ID); err != nil {
 					return err
 				}

@@ -176,11 +176,11 @@ func (d *dispatch) cancelJobs(st *sql.CancelJobs) error {
 			return pgerr.Newf(pgerr.InvalidTextRepresentation, "invalid job id %q", raw)
 		}
 		o, ok := d.ss.snapshot().Get(id)
-		if !ok || o.Kind != catalog.MaterializedView {
+		if !ok || o.Plan == nil {
 			return pgerr.Newf(pgerr.UndefinedObject, "job %d does not exist", id)
 		}
 		if !o.Creating {
-			return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "job %d is not being created: it runs", id).WithHint("DROP MATERIALIZED VIEW ends a running one.")
+			return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "job %d is not being created: it runs", id).WithHint("DROP %s ends a running one.", strings.ToUpper(string(o.Kind)))
 		}
 		if err := d.dropObjects([]*catalog.Object{o}); err != nil {
 			return err

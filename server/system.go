@@ -111,11 +111,19 @@ func jobsRelation(s *Server) [][]types.Datum {
 		m := j.Metrics()
 		lag := j.Behind().Milliseconds()
 		rows = append(rows, []types.Datum{
-			int8d(int64(j.Spec.ID)), text(j.Spec.Name), text("materialized view"), text(j.Status().String()), errText(j.Err()),
+			int8d(int64(j.Spec.ID)), text(j.Spec.Name), text(jobKind(j)), text(j.Status().String()), errText(j.Err()),
 			int8d(int64(j.Epoch())), int8d(lag), int8d(int64(j.Spec.Parallelism)), int8d(exec.StateBytes(m)), text(string(j.Spec.Backend)), int8d(int64(j.Restarts())),
 		})
 	}
 	return rows
+}
+
+// jobKind is what a job keeps up to date.
+func jobKind(j *exec.Job) string {
+	if r := j.Relation(); r != nil && r.IndexOf != nil {
+		return string(catalog.Index)
+	}
+	return string(catalog.MaterializedView)
 }
 
 func operatorsRelation(s *Server) [][]types.Datum {

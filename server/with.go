@@ -86,7 +86,7 @@ func (d *dispatch) withChangesOnce(p *prepared, before []planner.PlannedWith, ta
 			defer unlock()
 		}
 	}
-	pins, own, err := ss.pin(d.ctx, reads)
+	pins, own, err := ss.pin(d.ctx, reads, p.indexes())
 	if err != nil {
 		return err
 	}
@@ -131,6 +131,28 @@ func readsOf(before []planner.PlannedWith) []uint64 {
 		} else {
 			ids = append(ids, w.Change.Plan.Inputs...)
 		}
+	}
+	return ids
+}
+
+// indexes are the indexes of materialized views that the statement would read, its WITH clause included.
+func (p *prepared) indexes() []uint64 {
+	var ids []uint64
+	add := func(q *planner.Planned) {
+		ids = append(ids, q.Plan.Indexes...)
+		for _, w := range q.Before {
+			if w.Query != nil {
+				ids = append(ids, w.Query.Plan.Indexes...)
+			} else {
+				ids = append(ids, w.Change.Plan.Indexes...)
+			}
+		}
+	}
+	if p.query != nil {
+		add(p.query)
+	}
+	if p.change != nil {
+		add(&p.change.Planned)
 	}
 	return ids
 }

@@ -25,6 +25,8 @@ type Plan struct {
 	Inputs    []uint64     `json:"inputs"`          // relations read (their change logs), without duplicates
 	NextID    uint32       `json:"next_id"`         // next free operator id
 	Rules     []string     `json:"rules,omitempty"` // rules that fired, by name
+	// Indexes are the indexes of materialized views that a one-shot plan would read: where one cannot be, the view is read instead.
+	Indexes []uint64 `json:"indexes,omitempty"`
 	// Unbounded is set when a one-shot plan reads a source that never ends.
 	Unbounded bool `json:"unbounded,omitempty"`
 }
@@ -129,7 +131,9 @@ type Scan struct {
 
 // IndexScan reads the rows whose key begins with one of the values of Equal for each of the first keys and lies between Low and High in the next.
 type IndexScan struct {
-	Index            uint64         `json:"index"` // 0 = the primary key
+	Index uint64 `json:"index"` // 0 = the primary key
+	// Relation is set for an index of a materialized view: a relation of its own with the view's columns, in order of the keys.
+	Relation         uint64         `json:"relation,omitempty"`
 	Name             string         `json:"name"`
 	Keys             []IndexKey     `json:"keys"`
 	Unique           bool           `json:"unique,omitempty"`
@@ -375,6 +379,15 @@ type Recurse struct {
 type Materialize struct {
 	Relation   uint64 `json:"relation"`
 	KeyColumns []int  `json:"key_columns"`
+	// Order, when set, is how each of KeyColumns is ordered: rows are stored in order of the whole key, by one subtask. Such a relation is an
+	// index; KeyColumns begin with its keys.
+	Order []KeyOrder `json:"order,omitempty"`
+}
+
+// KeyOrder is how a column of a key is ordered.
+type KeyOrder struct {
+	Desc       bool `json:"desc,omitempty"`
+	NullsFirst bool `json:"nulls_first,omitempty"`
 }
 
 // Walk calls f for n and all its inputs, inputs first.
