@@ -2,6 +2,7 @@ package pgwire
 
 import (
 	"context"
+	"crypto/subtle"
 	"crypto/tls"
 	"encoding/binary"
 	"errors"
@@ -35,9 +36,10 @@ type conn struct {
 	cancel context.CancelCauseFunc
 
 	pid       int32
-	secret    uint32
+	secret    [cancelKeyBytes]byte
 	counted   bool // takes part in the connection limit; guarded by srv.mu
 	encrypted bool
+	minor     uint32 // minor version of the protocol
 
 	tlsAsked   bool
 	tlsConfig  *tls.Config
@@ -56,6 +58,7 @@ type conn struct {
 	skipping bool // after an error in the extended protocol, until Sync
 
 	mu          sync.Mutex // guards the rest, and assigning rd
+	keyBytes    int        // of secret are the cancel key; 0: the client does not have it yet
 	interrupted bool
 	expired     *pgerr.Error       // the client was silent for too long
 	handshake   context.CancelFunc // ends a TLS handshake in progress; nil: there is none
@@ -215,10 +218,7 @@ func (c *conn) open(p StartupParams) error {
 	if err := c.wr.sendParameters(); err != nil {
 		return err
 	}
-	key := &pgproto3.BackendKeyData{ProcessID: uint32(c.pid), SecretKey: c.secret}
-	if err := c.wr.send(key); err != nil {
-		return err
-	}
+	c.sendKey()
 	return c.ready()
 }
 
@@ -320,6 +320,31 @@ func (c *conn) endBatch() {
 	if c.stmtCtx != nil {
 		c.stmtCancel(nil)
 		c.stmtCtx = nil
+	}
+}
+
+// sendKey tells the client how to cancel its statements.
+func (c *conn) sendKey() {
+	n := cancelKeyBytes30
+	if c.minor >= 2 {
+		n = cancelKeyBytes
+	}
+	c.mu.Lock()
+	c.keyBytes = n
+	c.mu.Unlock()
+	out := append(c.wr.out, 'K')
+	out = binary.BigEndian.AppendUint32(out, uint32(8+n))
+	out = binary.BigEndian.AppendUint32(out, uint32(c.pid))
+	c.wr.out = append(out, c.secret[:n]...)
+}
+
+// cancelWith cancels the call in progress when the key is right.
+func (c *conn) cancelWith(key []byte) {
+	c.mu.Lock()
+	right := c.keyBytes > 0 && subtle.ConstantTimeCompare(c.secret[:c.keyBytes], key) == 1
+	c.mu.Unlock()
+	if right {
+		c.cancelRunning()
 	}
 }
 

@@ -2,6 +2,7 @@ package pgwire
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
@@ -27,7 +28,8 @@ type scriptClient struct {
 	nc net.Conn
 	br *bufio.Reader
 
-	pid, secret uint32
+	pid    uint32
+	secret []byte
 }
 
 func newScriptClient(t testing.TB, nc net.Conn) *scriptClient {
@@ -58,7 +60,10 @@ func (c *scriptClient) next() (string, byte, error) {
 	}
 	switch head[0] {
 	case 'K':
-		c.pid, c.secret = binary.BigEndian.Uint32(body), binary.BigEndian.Uint32(body[4:])
+		c.pid, c.secret = binary.BigEndian.Uint32(body), body[4:]
+		if len(c.secret) != 4 {
+			return fmt.Sprintf("BackendKeyData of %d bytes", len(c.secret)), 'K', nil
+		}
 		return "BackendKeyData", 'K', nil
 	case 'v':
 		return fmt.Sprintf("NegotiateProtocolVersion %d.%d %q", binary.BigEndian.Uint16(body), binary.BigEndian.Uint16(body[2:]), body[8:]), 'v', nil
@@ -182,7 +187,7 @@ func (l *letterJSON) UnmarshalJSON(b []byte) error {
 //	until X                 prints messages up to one of type X (a letter; default Z)
 //	bytes n                 prints n bytes
 //	eof                     prints messages until the server closes the connection
-//	cancel [wrong]          sends a cancel request for this connection once its statement waits, on a connection of its own
+//	cancel [wrong|short]    sends a cancel request for this connection once its statement waits, on a connection of its own
 //	committed               prints the number of inserts committed so far
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
@@ -275,14 +280,21 @@ func runCommand(t *testing.T, d *datadriven.TestData, h *fakeHandler, clients *[
 		}
 		secret := c.secret
 		if d.HasArg("wrong") {
-			secret++
+			secret = bytes.Clone(secret)
+			secret[len(secret)-1]++
+		}
+		if d.HasArg("short") {
+			secret = secret[:4]
+		}
+		if d.HasArg("wrong") || d.HasArg("short") {
 			h.waiting <- struct{}{}
 		}
 		cancel := dial()
 		*clients = (*clients)[:len(*clients)-1]
-		m, err := (&pgproto3.CancelRequest{ProcessID: c.pid, SecretKey: secret}).Encode(nil)
-		require.NoError(t, err)
-		write(t, cancel, m)
+		m := binary.BigEndian.AppendUint32(nil, uint32(12+len(secret)))
+		m = binary.BigEndian.AppendUint32(m, codeCancel)
+		m = binary.BigEndian.AppendUint32(m, c.pid)
+		write(t, cancel, append(m, secret...))
 		defer func() { require.NoError(t, cancel.nc.Close()) }()
 		return cancel.readUntil(t, 0)
 	case "committed":

@@ -3,9 +3,7 @@ package pgwire
 import (
 	"context"
 	"crypto/rand"
-	"crypto/subtle"
 	"crypto/tls"
-	"encoding/binary"
 	"errors"
 	"net"
 	"sync"
@@ -36,8 +34,10 @@ type Config struct {
 	TLSConfig     *tls.Config   // nil: requests for TLS are declined
 	// CurrentTLS, when set, is asked for TLSConfig at each connection.
 	CurrentTLS     func() *tls.Config
-	MaxConnections int            // sessions at a time; 0: DefaultMaxConnections
-	Logger         zerolog.Logger // panics and internal errors go here
+	MaxConnections int // sessions at a time; 0: DefaultMaxConnections
+	// CurrentMaxConnections, when set, is asked for MaxConnections at each connection.
+	CurrentMaxConnections func() int
+	Logger                zerolog.Logger // panics and internal errors go here
 }
 
 // Server serves clients from listeners and from within the process. NewServer starts nothing.
@@ -61,6 +61,13 @@ func (s *Server) tlsConfig() *tls.Config {
 		return s.cfg.CurrentTLS()
 	}
 	return s.cfg.TLSConfig
+}
+
+func (s *Server) maxConnections() int {
+	if s.cfg.CurrentMaxConnections != nil {
+		return s.cfg.CurrentMaxConnections()
+	}
+	return s.cfg.MaxConnections
 }
 
 // NewServer returns a server.
@@ -211,12 +218,11 @@ func (s *Server) removeListener(l net.Listener) {
 // add registers a connection and gives it its process id and secret. A connection too many is closed.
 func (s *Server) add(ctx context.Context, nc net.Conn) (*conn, bool) {
 	c := newConn(ctx, s, nc)
-	var secret [4]byte
-	_, err := rand.Read(secret[:])
-	c.secret = binary.BigEndian.Uint32(secret[:])
+	_, err := rand.Read(c.secret[:])
+	limit := s.maxConnections() + maxPendingConnections
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err != nil || s.draining || len(s.conns) >= s.cfg.MaxConnections+maxPendingConnections {
+	if err != nil || s.draining || len(s.conns) >= limit {
 		c.cancel(nil)
 		_ = nc.Close()
 		return nil, false
@@ -238,9 +244,10 @@ func (s *Server) add(ctx context.Context, nc net.Conn) (*conn, bool) {
 
 // admit counts a client that has sent its startup message.
 func (s *Server) admit(c *conn) error {
+	limit := s.maxConnections()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.sessions >= s.cfg.MaxConnections {
+	if s.sessions >= limit {
 		return fatal(pgerr.Newf(pgerr.TooManyConnections, "sorry, too many clients already"))
 	}
 	s.sessions++
@@ -258,13 +265,13 @@ func (s *Server) remove(c *conn) {
 	s.wg.Done()
 }
 
-// cancelQuery cancels what the connection of that process id is doing, if the secret is its own. The other side learns
+// cancelQuery cancels what the connection of that process id is doing, if the key is its own. The other side learns
 // nothing about whether it was.
-func (s *Server) cancelQuery(pid int32, secret uint32) {
+func (s *Server) cancelQuery(pid int32, key []byte) {
 	s.mu.Lock()
 	c := s.conns[pid]
 	s.mu.Unlock()
-	if c != nil && subtle.ConstantTimeEq(int32(c.secret), int32(secret)) == 1 {
-		c.cancelRunning()
+	if c != nil {
+		c.cancelWith(key)
 	}
 }

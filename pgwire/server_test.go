@@ -30,7 +30,7 @@ func startScript(t testing.TB, srv *Server) *scriptClient {
 	nc, err := srv.Dial(t.Context(), "", "")
 	require.NoError(t, err)
 	c := newScriptClient(t, nc)
-	write(t, c, startupBytes(protocolLatest, "user", "u"))
+	write(t, c, startupBytes(protocolMajor<<16, "user", "u"))
 	require.Contains(t, c.readUntil(t, 'Z'), "ReadyForQuery I")
 	return c
 }
@@ -94,7 +94,7 @@ func TestServeConnEndsWithContext(t *testing.T) {
 		close(done)
 	}()
 	c := newScriptClient(t, client)
-	write(t, c, startupBytes(protocolLatest, "user", "u"))
+	write(t, c, startupBytes(protocolMajor<<16, "user", "u"))
 	c.readUntil(t, 'Z')
 	cancel()
 	require.Contains(t, c.readUntil(t, 0), "57P01")
@@ -226,7 +226,7 @@ func TestTLS(t *testing.T) {
 	nc, err := net.Dial("tcp", addr)
 	require.NoError(t, err)
 	c := newScriptClient(t, nc)
-	write(t, c, append([]byte{0, 0, 0, 8, 4, 210, 22, 47}, startupBytes(protocolLatest, "user", "u")...))
+	write(t, c, append([]byte{0, 0, 0, 8, 4, 210, 22, 47}, startupBytes(protocolMajor<<16, "user", "u")...))
 	require.Contains(t, c.readUntil(t, 0), "FATAL 08P01 received unencrypted data after SSL request")
 	require.NoError(t, nc.Close())
 	// A handshake that does not come on does not delay a shutdown.
@@ -312,7 +312,7 @@ func (c sinkConn) Write(p []byte) (int, error) { return c.Writer.Write(p) }
 
 // FuzzConnection feeds a connection with arbitrary bytes, before or after startup: it must end by itself, without a panic.
 func FuzzConnection(f *testing.F) {
-	start := startupBytes(protocolLatest, "user", "u")
+	start := startupBytes(protocolMajor<<16, "user", "u")
 	f.Add(start, false)
 	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"), false)
 	f.Add([]byte{0, 0, 0, 8, 4, 210, 22, 47}, false)

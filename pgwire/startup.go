@@ -20,7 +20,13 @@ const (
 	startupTimeout = 60 * time.Second
 
 	protocolMajor  = 3
-	protocolLatest = protocolMajor << 16
+	protocolMinor  = 2 // newest
+	protocolLatest = protocolMajor<<16 | protocolMinor
+
+	// The length of a cancel key: that of version 3.0 is fixed, since 3.2 it may be anything up to maxCancelKeyBytes.
+	cancelKeyBytes30  = 4
+	cancelKeyBytes    = 32
+	maxCancelKeyBytes = 256
 
 	codeCancel = 1234<<16 | 5678
 	codeTLS    = 1234<<16 | 5679
@@ -58,8 +64,8 @@ func (c *conn) negotiate() (StartupParams, error) {
 				return StartupParams{}, err
 			}
 		case code == codeCancel:
-			if len(first) == 12 {
-				c.srv.cancelQuery(int32(binary.BigEndian.Uint32(first[4:])), binary.BigEndian.Uint32(first[8:]))
+			if n := len(first) - 8; n >= cancelKeyBytes30 && n <= maxCancelKeyBytes {
+				c.srv.cancelQuery(int32(binary.BigEndian.Uint32(first[4:])), first[8:])
 			}
 			return StartupParams{}, errQuiet
 		default:
@@ -175,9 +181,10 @@ func (c *conn) startupParams(version uint32, b []byte) (StartupParams, error) {
 		p.ServerCert, p.ClientCerts = c.serverCert, c.tlsState.PeerCertificates
 	}
 	if version>>16 != protocolMajor {
-		return p, fatal(pgerr.Newf(pgerr.FeatureNotSupported, "unsupported frontend protocol %d.%d: server supports %d.0 to %d.0",
-			version>>16, version&0xffff, protocolMajor, protocolMajor))
+		return p, fatal(pgerr.Newf(pgerr.FeatureNotSupported, "unsupported frontend protocol %d.%d: server supports %d.0 to %d.%d",
+			version>>16, version&0xffff, protocolMajor, protocolMajor, protocolMinor))
 	}
+	c.minor = min(version&0xffff, protocolMinor)
 	var unknown []string
 	var settings []Param
 	options := ""
@@ -225,7 +232,7 @@ func (c *conn) startupParams(version uint32, b []byte) (StartupParams, error) {
 	}
 	p.Settings = append(p.Settings, settings...)
 	if version > protocolLatest || len(unknown) > 0 {
-		c.wr.negotiateVersion(unknown)
+		c.wr.negotiateVersion(c.minor, unknown)
 	}
 	return p, nil
 }
@@ -238,11 +245,11 @@ func checkReplication(v string) error {
 	return fatal(pgerr.Newf(pgerr.FeatureNotSupported, "replication connections are not supported"))
 }
 
-// negotiateVersion tells the newest version spoken here and the protocol options that are not known.
-func (w *writer) negotiateVersion(unknown []string) {
+// negotiateVersion tells the version that is spoken from now on and the protocol options that are not known.
+func (w *writer) negotiateVersion(minor uint32, unknown []string) {
 	out := append(w.out, 'v', 0, 0, 0, 0)
 	start := len(w.out) + 1
-	out = binary.BigEndian.AppendUint32(out, protocolLatest)
+	out = binary.BigEndian.AppendUint32(out, protocolMajor<<16|minor)
 	out = binary.BigEndian.AppendUint32(out, uint32(len(unknown)))
 	for _, n := range unknown {
 		out = append(append(out, n...), 0)

@@ -14,6 +14,9 @@ import (
 	"github.com/streamdb/streamdb/types"
 )
 
+// maxTargets bounds the columns of a query, as in PostgreSQL.
+const maxTargets = 1664
+
 // maxBindDepth bounds the nesting of queries, views and CTEs.
 const maxBindDepth = 200
 
@@ -152,6 +155,9 @@ func (b *binder) queryOnce(q *pgext.Query, ev *env, keepUnknown bool) (*bound, e
 	}
 	if err != nil {
 		return nil, err
+	}
+	if len(r.cols) > maxTargets {
+		return nil, pgerr.Newf(pgerr.TooManyColumns, "target lists can have at most %d entries", maxTargets)
 	}
 	if q.Select == nil {
 		if err = b.orderOutput(q, r, ev); err != nil {

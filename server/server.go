@@ -416,7 +416,10 @@ func (s *Server) run() {
 			}
 		}
 	}()
-	s.wire = pgwire.NewServer(pgwire.Config{Handler: s, Logger: s.log, Authenticator: s.auth, CurrentTLS: s.currentTLS})
+	s.wire = pgwire.NewServer(pgwire.Config{
+		Handler: s, Logger: s.log, Authenticator: s.auth, CurrentTLS: s.currentTLS,
+		CurrentMaxConnections: func() int { return s.settings.number("max_connections") },
+	})
 	s.ready.Store(true)
 }
 

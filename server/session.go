@@ -56,6 +56,9 @@ func (s *Server) NewSession(ctx context.Context, p pgwire.StartupParams, n pgwir
 	ss.vars.mayBecome = ss.mayBecome
 	ss.vars.isSuper = ss.super
 	ss.tx = &txn{}
+	if !ss.super() && s.wire.Connections() > s.settings.number("max_connections")-s.settings.number("superuser_reserved_connections") {
+		return nil, pgerr.Newf(pgerr.TooManyConnections, "remaining connection slots are reserved for non-replication superuser connections")
+	}
 	ss.vars.vals["is_superuser"] = onOff(ss.super())
 	if err := ss.roleDefaults(role); err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	"github.com/streamdb/streamdb/auth"
 	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/pgwire"
 	"github.com/streamdb/streamdb/planner"
 	"github.com/streamdb/streamdb/state"
 	"github.com/streamdb/streamdb/types"
@@ -106,6 +107,8 @@ func settings() []setting {
 		{name: checkpoint.SettingGroupWindow, value: durationText(cp.GroupWindow), scope: scopeServer, check: duration, doc: "How long finished jobs wait for slower ones to be published together."},
 		{name: checkpoint.SettingRetained, value: strconv.Itoa(cp.Retained), scope: scopeServer, check: integer(1, 1000), doc: "Completed checkpoints kept."},
 		{name: checkpoint.SettingTolerableFailures, value: strconv.Itoa(cp.TolerableFailures), scope: scopeServer, check: integer(0, 1000), doc: "Checkpoints a job may fail in a row before it restarts."},
+		{name: "max_connections", value: strconv.Itoa(pgwire.DefaultMaxConnections), scope: scopeServer, check: integer(1, 262143), doc: "Sessions at a time."},
+		{name: "superuser_reserved_connections", value: "3", scope: scopeServer, check: integer(0, 262143), doc: "Sessions of max_connections that only superusers may open."},
 		{name: settingMaxTransaction, value: "0", scope: scopeServer, check: integer(0, maxTransactionMiB), doc: "MiB that the uncommitted changes of a transaction may take; 0: half of --memory."},
 		{name: "chunk_rows", value: strconv.Itoa(types.MaxChunkRows), scope: scopeReadOnly, check: integer(1, types.MaxChunkRows), doc: "Rows per chunk; set it in the configuration."},
 	}, compatSettings()...)
@@ -558,6 +561,11 @@ func (s *serverSettings) get(name string) string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.vals[name]
+}
+
+func (s *serverSettings) number(name string) int {
+	n, _ := strconv.Atoi(s.get(name)) // checked when it was set
+	return n
 }
 
 func (s *serverSettings) chunkRows() int {
