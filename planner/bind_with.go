@@ -28,12 +28,12 @@ func (b *binder) changing(c *cte, i int, ev *env) error {
 	}
 	st := b.changes[i]
 	in := newBinder(b.o, false)
-	in.params, in.inner, in.root = b.params, true, &env{ctes: append([]*cte(nil), ev.ctes...)}
+	in.params, in.inner, in.before, in.root = b.params, true, b.before, &env{ctes: append([]*cte(nil), ev.ctes...)}
 	p, err := in.change(st)
 	if err != nil {
 		return err
 	}
-	b.params = in.params
+	b.params, b.before = in.params, in.before
 	for _, d := range in.deps {
 		b.depend(d)
 	}
@@ -111,7 +111,9 @@ func (b *binder) unused() error {
 		}
 		c.used = true
 		b.depth++ // it is not the statement's own query
+		b.trial++
 		_, err := b.cteQuery(c)
+		b.trial--
 		b.depth--
 		if err != nil {
 			return err
@@ -120,13 +122,38 @@ func (b *binder) unused() error {
 	return nil
 }
 
-// cteQuery binds the query of a WITH clause.
+// cteQuery binds the query of a WITH clause. With volatile functions it is evaluated once, before the statement, unless it depends on rows
+// around it.
 func (b *binder) cteQuery(c *cte) (*bound, error) {
+	if b.stream || b.trial > 0 || len(b.frames) > 0 {
+		return b.boundCTE(c)
+	}
+	b.trial++
 	r, err := b.boundCTE(c)
-	if err != nil || !c.top || b.stream || !b.volatileTree(r.n) {
+	b.trial--
+	if err != nil || !b.volatileTree(r.n) {
 		return r, err
 	}
-	return b.once(c)
+	if len(freeCols(r.n)) == 0 && !looseWork(r.n) {
+		return b.once(c)
+	}
+	if c.volatile {
+		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "WITH query \"%s\" has volatile functions and depends on rows around it, so that it can be used only once", c.name)
+	}
+	c.volatile = true
+	return b.boundCTE(c)
+}
+
+// looseWork reports whether n reads the rows of a recursive query that is around it.
+func looseWork(n *node) bool {
+	inside, found := map[int]bool{}, false
+	n.walk(func(x *node) {
+		if x.op == opRecurse {
+			inside[x.work] = true
+		}
+	})
+	n.walk(func(x *node) { found = found || x.op == opWork && !inside[x.work] })
+	return found
 }
 
 func (b *binder) boundCTE(c *cte) (*bound, error) {
@@ -152,7 +179,8 @@ func (b *binder) volatileTree(n *node) bool {
 // once plans a WITH query with volatile functions for itself: all references see the same rows.
 func (b *binder) once(c *cte) (*bound, error) {
 	in := newBinder(b.o, false)
-	in.params, in.inner = b.params, true
+	in.params, in.inner, in.before, in.inView, in.path, in.depth = b.params, true, b.before, b.inView, b.path, b.depth
+	in.md.access.view = b.md.access.view
 	r, err := in.boundCTE(c)
 	if err != nil {
 		return nil, err
@@ -164,7 +192,7 @@ func (b *binder) once(c *cte) (*bound, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.params = in.params
+	b.params, b.before = in.params, in.before
 	c.rel = &Relation{Name: c.name, Kind: System, Virtual: withTable + itoa(len(b.before))}
 	for _, col := range p.Columns {
 		c.rel.Columns = append(c.rel.Columns, RelColumn{Name: col.Name, Type: col.Type})

@@ -43,8 +43,10 @@ type binder struct {
 	// itself, inner tells that it is one.
 	changes []sql.Statement
 	before  []PlannedWith
-	root    *env
-	inner   bool
+	// trial is above 0 while a WITH query is bound only to see what is in it.
+	trial int
+	root  *env
+	inner bool
 	// declared are all WITH queries of the statement.
 	declared []*cte
 	// stars are the `*` and `t.*` of select lists in the statement's own text.
@@ -66,16 +68,16 @@ func newBinder(o Options, stream bool) *binder {
 
 // cte is a common table expression; it is bound anew at each reference.
 type cte struct {
-	name    string
-	columns []string
-	query   ast.Node
-	env     *env // what its body sees
-	active  bool
-	used    bool
-	top     bool // of the statement's own WITH clause
-	pos     int
-	change  *PlannedChange // of a statement that changes data
-	rel     *Relation      // the rows of what is evaluated once
+	name     string
+	columns  []string
+	query    ast.Node
+	env      *env // what its body sees
+	active   bool
+	used     bool
+	volatile bool // referenced, with volatile functions and columns of outer queries
+	pos      int
+	change   *PlannedChange // of a statement that changes data
+	rel      *Relation      // the rows of what is evaluated once
 	// recursive: it refers to itself. While its recursive term is bound, work is its number there and workCols are the columns.
 	recursive bool
 	work      int
@@ -191,7 +193,6 @@ func (b *binder) with(w *pgext.With, ev *env) (*env, error) {
 			}
 		} else if b.inView == 0 {
 			b.declared = append(b.declared, n)
-			n.top = b.depth <= 1 && ev.outer == nil
 		}
 		ev.ctes = append(ev.ctes, n)
 	}
