@@ -121,6 +121,9 @@ func (b *binder) noRelation(schema, name string, pos int) error {
 }
 
 func (b *binder) depend(id uint64) {
+	if b.direct != 0 && len(b.frames) > max(b.direct, 0) {
+		return
+	}
 	for _, d := range b.deps {
 		if d == id {
 			return

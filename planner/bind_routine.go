@@ -397,8 +397,9 @@ func (b *binder) fromRoutine(t *pgext.TableFunction, f *Function, args []*expr.E
 	return n, sc, err
 }
 
-// CheckFunction binds the body of a function that is being made, and its defaults.
-func CheckFunction(o Options, f *Function) (err error) {
+// CheckFunction binds the body of a function that is being made, and its defaults. It returns the relations, enum types and functions that the
+// body itself names.
+func CheckFunction(o Options, f *Function) (deps []uint64, err error) {
 	defer pgext.Recover(&err)
 	b := newBinder(o, false)
 	for _, a := range f.Args {
@@ -411,14 +412,27 @@ func CheckFunction(o Options, f *Function) (err error) {
 			_, err = b.cast(e, a.Type, functions.Assignment)
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if len(x.applies) > 0 {
-			return pgerr.Newf(pgerr.FeatureNotSupported, "cannot use subquery in parameter default value")
+			return nil, pgerr.Newf(pgerr.FeatureNotSupported, "cannot use subquery in parameter default value")
 		}
 	}
 	// Positions are those in the body.
 	b.inView--
+	b.deps, b.direct = nil, 1
 	_, _, err = b.body(f)
-	return err
+	return b.deps, err
 }
+
+// Calls returns the relations, enum types and functions that an expression over a relation's columns names itself: those that the bodies of
+// functions name are not among them.
+func Calls(q *sql.Query, schema types.Schema, o Options) (deps []uint64, err error) {
+	b := newBinder(o, false)
+	b.direct = noFrames
+	_, err = b.scalar(q, schema, "this expression", (*binder).known)
+	return b.deps, err
+}
+
+// noFrames is the depth of what is outside all functions; a depth of 0 in binder.direct stands for every depth.
+const noFrames = -1

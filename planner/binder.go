@@ -38,6 +38,7 @@ type binder struct {
 	marked  map[string]bool
 	// frames are the calls of functions that are being inlined, innermost last.
 	frames []*frame
+	direct int // how many frames deep b.deps is kept; 0 = at any depth, see noFrames
 	works  int // recursive queries so far
 	// changes are the statements of the WITH clause that change data, before their plans. Root is the surroundings of such a statement
 	// itself, inner tells that it is one.

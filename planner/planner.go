@@ -200,8 +200,11 @@ func BindDefinition(q *sql.Query, schema types.Schema, column string, t types.Ty
 }
 
 func bindScalar(q *sql.Query, schema types.Schema, o Options, what string, finish func(*binder, *expr.Expr) (*expr.Expr, error)) (e *expr.Expr, err error) {
+	return newBinder(o, false).scalar(q, schema, what, finish)
+}
+
+func (b *binder) scalar(q *sql.Query, schema types.Schema, what string, finish func(*binder, *expr.Expr) (*expr.Expr, error)) (e *expr.Expr, err error) {
 	defer pgext.Recover(&err)
-	b := newBinder(o, false)
 	t := &rangeTable{anyName: true}
 	ids := make([]int, len(schema))
 	for i, c := range schema {
@@ -221,7 +224,7 @@ func bindScalar(q *sql.Query, schema types.Schema, o Options, what string, finis
 	if _, err = b.finishParams(); err != nil {
 		return nil, err
 	}
-	if len(b.params) > len(o.Params) {
+	if len(b.params) > len(b.o.Params) {
 		return nil, pgerr.Newf(pgerr.UndefinedParameter, "there is no parameter $%d", len(b.params))
 	}
 	ph := &physical{b: b, md: b.md}

@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 
@@ -32,8 +31,8 @@ func (b *binder) dependOnType(t types.Type) {
 	if e, ok := t.Elem(); ok {
 		t = e
 	}
-	if t.IsEnum() && !slices.Contains(b.deps, uint64(t.OID)) {
-		b.deps = append(b.deps, uint64(t.OID))
+	if t.IsEnum() {
+		b.depend(uint64(t.OID))
 	}
 }
 

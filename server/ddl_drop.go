@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -91,9 +90,6 @@ func (d *dispatch) drop(st *sql.Drop) error {
 			if err := d.schemaHasEnums(snap, n.Name, st.Cascade); err != nil {
 				return err
 			}
-			if err := d.schemaHasFunctions(snap, n.Name, st.Cascade); err != nil {
-				return err
-			}
 			spaces = append(spaces, n.Name)
 			for _, o := range snap.Objects() {
 				if o.Schema == n.Name && o.Kind != catalog.Index {
@@ -157,57 +153,40 @@ func (d *dispatch) drop(st *sql.Drop) error {
 	return d.complete(tag)
 }
 
-// withDependents adds what depends on targets, dependents first, or reports it as PostgreSQL words it.
+// withDependents adds what depends on targets, dependents first, or reports it as PostgreSQL words it. Functions and expressions of tables
+// that depend on them it drops.
 func (d *dispatch) withDependents(snap *catalog.Snapshot, targets []*catalog.Object, spaces []string, cascade bool) ([]*catalog.Object, error) {
-	var all, extra []*catalog.Object
-	var detail []string
 	has := func(list []*catalog.Object, o *catalog.Object) bool {
 		return slices.ContainsFunc(list, func(x *catalog.Object) bool { return x.ID == o.ID })
 	}
+	var roots, extra []user
+	var detail []string
+	what := ""
 	if len(spaces) > 0 {
-		for _, t := range targets {
-			extra = append(extra, t)
-			detail = append(detail, fmt.Sprintf("%s depends on schema %s", d.describe(t), sql.QuoteIdent(t.Schema)))
+		what = "schema " + spaces[0]
+		extra, detail = d.inSchemas(snap, targets, spaces)
+		roots = extra
+	} else {
+		for _, o := range targets {
+			roots = append(roots, d.objectUser(o))
+		}
+		if len(roots) > 0 {
+			what = roots[0].text
 		}
 	}
-	for queue := slices.Clone(targets); len(queue) > 0; queue = queue[1:] {
-		t := queue[0]
-		for _, dep := range snap.Objects() {
-			if slices.Contains(dep.DependsOn, t.ID) && !has(targets, dep) && !has(extra, dep) {
-				extra, queue = append(extra, dep), append(queue, dep)
-				detail = append(detail, fmt.Sprintf("%s depends on %s", d.describe(dep), d.describe(t)))
-			}
-		}
-	}
+	more, lines := d.closure(snap, roots)
+	extra, detail = append(slices.Clip(extra), more...), append(detail, lines...)
 	if len(extra) > 0 && !cascade {
-		what := ""
-		if len(spaces) > 0 {
-			what = "schema " + spaces[0]
-		} else {
-			what = d.describe(targets[0])
-		}
-		return nil, pgerr.Newf(pgerr.DependentObjectsStillExist, "cannot drop %s because other objects depend on it", what).
-			WithDetail("%s", strings.Join(detail, "\n")).WithHint("Use DROP ... CASCADE to drop the dependent objects too.")
+		return nil, errDependents(what, detail)
 	}
-	switch len(extra) {
-	case 0:
-	case 1:
-		if err := d.ss.notice("NOTICE", pgerr.SuccessfulCompletion, "drop cascades to %s", d.describe(extra[0])); err != nil {
-			return nil, err
-		}
-	default:
-		e := pgerr.Newf(pgerr.SuccessfulCompletion, "drop cascades to %d other objects", len(extra))
-		e.Severity = "NOTICE"
-		var lines []string
-		for _, o := range extra {
-			lines = append(lines, "drop cascades to "+d.describe(o))
-		}
-		if err := d.ss.notifier.Notice(e.WithDetail("%s", strings.Join(lines, "\n"))); err != nil {
-			return nil, err
-		}
+	if err := d.cascades(extra); err != nil {
+		return nil, err
 	}
-	all = append(all, targets...)
-	for _, o := range extra {
+	if err := d.dropUsers(slices.DeleteFunc(slices.Clone(extra), func(u user) bool { return u.obj != nil })); err != nil {
+		return nil, err
+	}
+	all := slices.Clone(targets)
+	for _, o := range objectsOf(more) {
 		if !has(all, o) {
 			all = append(all, o)
 		}
@@ -243,6 +222,11 @@ func (d *dispatch) dropObjects(objs []*catalog.Object) error {
 	if err := d.ss.update(func(tx *catalog.Tx) error {
 		for _, o := range objs {
 			tx.Remove(o.ID)
+			for _, f := range tx.Snapshot().Functions() {
+				if f.RowOf == o.ID || slices.Contains(f.DependsOn, o.ID) {
+					tx.RemoveFunction(f.OID)
+				}
+			}
 		}
 		return nil
 	}); err != nil {

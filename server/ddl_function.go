@@ -1,7 +1,6 @@
 package server
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -73,8 +72,12 @@ func (d *dispatch) createFunction(st *sql.CreateFunction) error {
 		return pgerr.Newf(pgerr.InvalidFunctionDefinition, "return type mismatch in function declared to return %s", d.typeName(f.Returns)).
 			WithDetail("Function's final statement must be SELECT or INSERT/UPDATE/DELETE RETURNING.")
 	}
-	if err := planner.CheckFunction(d.ss.planOptions(d.ss.snapshot(), nil), pf); err != nil {
+	deps, err := planner.CheckFunction(d.ss.planOptions(d.ss.snapshot(), nil), pf)
+	if err != nil {
 		return bodyError(err, st)
+	}
+	if f.Style != "" { // as in PostgreSQL, nobody looks into a body that is a string
+		f.DependsOn = deps
 	}
 	if err := d.ss.update(func(tx *catalog.Tx) error {
 		if f.OID == 0 {
@@ -312,42 +315,23 @@ func (d *dispatch) dropFunction(st *sql.DropFunction) error {
 			fs = append(fs, f)
 		}
 	}
-	var users []*catalog.Object
-	var detail []string
-	for _, f := range fs {
-		for _, o := range snap.Objects() {
-			if slices.Contains(o.DependsOn, uint64(f.OID)) {
-				if !slices.Contains(users, o) {
-					users = append(users, o)
-				}
-				detail = append(detail, fmt.Sprintf("%s depends on function %s", d.describe(o), d.describeFunction(f)))
-			}
-		}
+	roots := make([]user, len(fs))
+	for i, f := range fs {
+		roots[i] = d.functionUser(f)
 	}
-	if len(users) > 0 {
-		if !st.Cascade {
-			return pgerr.Newf(pgerr.DependentObjectsStillExist, "cannot drop function %s because other objects depend on it", d.describeFunction(fs[0])).
-				WithDetail("%s", strings.Join(detail, "\n")).WithHint("Use DROP ... CASCADE to drop the dependent objects too.")
-		}
-		if len(users) == 1 {
-			if err := d.ss.notice("NOTICE", pgerr.SuccessfulCompletion, "drop cascades to %s", d.describe(users[0])); err != nil {
-				return err
-			}
-		}
-		all, err := d.withDependents(snap, users, nil, true)
-		if err != nil {
-			return err
-		}
-		if err := d.dropObjects(all); err != nil {
-			return err
-		}
+	extra, detail := d.closure(snap, roots)
+	if len(extra) > 0 && !st.Cascade {
+		return errDependents(roots[0].text, detail)
 	}
-	if err := d.ss.update(func(tx *catalog.Tx) error {
-		for _, f := range fs {
-			tx.RemoveFunction(f.OID)
-		}
-		return nil
-	}); err != nil {
+	if err := d.cascades(extra); err != nil {
+		return err
+	}
+	if err := d.dropUsers(append(roots, extra...)); err != nil {
+		return err
+	}
+	objs := objectsOf(extra)
+	slices.SortFunc(objs, func(a, b *catalog.Object) int { return int(int64(b.ID) - int64(a.ID)) })
+	if err := d.dropObjects(objs); err != nil {
 		return err
 	}
 	return d.complete("DROP FUNCTION")
@@ -391,24 +375,4 @@ func (d *dispatch) findFunction(snap *catalog.Snapshot, sig sql.FunctionSignatur
 		return nil, pgerr.Newf(pgerr.UndefinedFunction, "could not find a function named \"%s\"", sig.Name.Key())
 	}
 	return nil, pgerr.Newf(pgerr.UndefinedFunction, "function %s(%s) does not exist", sig.Name.Key(), strings.Join(names, ","))
-}
-
-// schemaHasFunctions refuses to drop a schema with functions without CASCADE, and with it those that relations of other schemas use.
-func (d *dispatch) schemaHasFunctions(snap *catalog.Snapshot, schema string, cascade bool) error {
-	for _, f := range snap.Functions() {
-		if f.Schema != schema {
-			continue
-		}
-		if !cascade {
-			return pgerr.Newf(pgerr.DependentObjectsStillExist, "cannot drop schema %s because other objects depend on it", schema).
-				WithDetail("function %s depends on schema %s", d.describeFunction(f), sql.QuoteIdent(schema)).WithHint("Use DROP ... CASCADE to drop the dependent objects too.")
-		}
-		for _, o := range snap.Objects() {
-			if o.Schema != schema && slices.Contains(o.DependsOn, uint64(f.OID)) {
-				return pgerr.Newf(pgerr.DependentObjectsStillExist, "cannot drop schema %s because %s depends on function %s", schema, d.describe(o), d.describeFunction(f)).
-					WithHint("Drop the other object first.")
-			}
-		}
-	}
-	return nil
 }

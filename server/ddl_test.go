@@ -119,7 +119,7 @@ func TestDropSaysWhatDepends(t *testing.T) {
 	s := open(t).connect()
 	s.must("CREATE TABLE t (a int)", "CREATE VIEW v AS SELECT a FROM t", "CREATE SCHEMA s1", "CREATE MATERIALIZED VIEW s1.m AS SELECT a FROM v")
 	pe := s.fails("DROP TABLE t", "2BP01", "")
-	require.Equal(t, "view v depends on table t\nmaterialized view s1.m depends on table t", pe.Detail)
+	require.Equal(t, "view v depends on table t\nmaterialized view s1.m depends on view v", pe.Detail)
 	s.must("DROP TABLE t CASCADE")
 	require.Equal(t, "drop cascades to 2 other objects", s.notices[len(s.notices)-1].Message)
 	require.Empty(t, s.rows("SHOW JOBS"))

@@ -255,6 +255,12 @@ func (d *dispatch) dropType(st *sql.Drop) error {
 			}
 		}
 	}
+	fns := d.enumFunctions(snap, enums)
+	for _, u := range fns {
+		detail = append(detail, u.text+" depends on type "+u.on)
+	}
+	more, lines := d.closure(snap, fns)
+	detail, fns = append(detail, lines...), append(fns, more...)
 	if len(detail) > 0 && !st.Cascade {
 		what := "cannot drop type " + d.describeEnum(enums[0]) + " because other objects depend on it"
 		if len(enums) > 1 {
@@ -263,10 +269,20 @@ func (d *dispatch) dropType(st *sql.Drop) error {
 		return pgerr.Newf(pgerr.DependentObjectsStillExist, "%s", what).WithDetail("%s", strings.Join(detail, "\n")).
 			WithHint("Use DROP ... CASCADE to drop the dependent objects too.")
 	}
+	if err := d.cascades(fns); err != nil {
+		return err
+	}
+	if err := d.dropUsers(fns); err != nil {
+		return err
+	}
+	views = slices.DeleteFunc(views, func(v *catalog.Object) bool {
+		return slices.ContainsFunc(more, func(u user) bool { return u.obj != nil && u.obj.ID == v.ID })
+	})
 	all, err := d.cascadeTo(snap, views)
 	if err != nil {
 		return err
 	}
+	all = append(all, objectsOf(more)...)
 	if err := d.dropObjects(all); err != nil {
 		return err
 	}
