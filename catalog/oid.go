@@ -29,11 +29,14 @@ const (
 	maxIDWithMany = 1 << (31 - numberBits)
 )
 
+// DatabaseOID is the OID of the one database.
+const DatabaseOID uint32 = 16382
+
 // Fixed OIDs of objects that every database has. They lie below the ids of users' objects and outside PostgreSQL's own.
 const (
 	ownerOID     uint32 = 10    // the role streamdb, PostgreSQL's bootstrap superuser
 	sessionOID   uint32 = 16383 // the connected user when it is another one
-	databaseOID  uint32 = 16382
+	databaseOID         = DatabaseOID
 	wrapperOID   uint32 = 16381
 	firstOwnFunc uint32 = 8000 // functions that PostgreSQL does not have: firstOwnFunc + hash; PostgreSQL leaves 8000…9999 free
 	ownFuncs     uint32 = 2000

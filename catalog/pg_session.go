@@ -1,5 +1,7 @@
 package catalog
 
+import "strconv"
+
 // CursorInfo is a cursor of the session as pg_cursors lists it. Created is µs since 2000-01-01 UTC.
 type CursorInfo struct {
 	Name, Statement              string
@@ -14,6 +16,34 @@ type PreparedInfo struct {
 	Params                    []int64 // OIDs of types
 	FromSQL                   bool
 	GenericPlans, CustomPlans int64
+}
+
+// LockInfo is an advisory lock, held or waited for, as pg_locks lists it. Since is µs since 2000-01-01 UTC, 0 for none.
+type LockInfo struct {
+	Class, Object uint32
+	Sub           int
+	PID           int32
+	Mode          string
+	Granted       bool
+	Since         int64
+}
+
+func pgLocks(d *SystemData, w *rowWriter) {
+	if d.Locks == nil {
+		return
+	}
+	for _, l := range d.Locks() {
+		w.strs("locktype", "advisory", "mode", l.Mode, "virtualtransaction", strconv.Itoa(int(l.PID))+"/0")
+		w.oid("database", databaseOID)
+		w.oid("classid", l.Class)
+		w.oid("objid", l.Object)
+		w.int("objsubid", int64(l.Sub))
+		w.int("pid", int64(l.PID))
+		w.bool("granted", l.Granted)
+		w.bool("fastpath", false)
+		w.timestamp("waitstart", l.Since)
+		w.end()
+	}
 }
 
 func pgCursors(d *SystemData, w *rowWriter) {

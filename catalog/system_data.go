@@ -42,6 +42,7 @@ type SystemData struct {
 	Path             []string // the session's search path
 	Settings         func() []Setting
 	Sessions         func() []SessionInfo
+	Locks            func() []LockInfo
 	Cursors          func() []CursorInfo
 	Prepared         func() []PreparedInfo
 	ServerVersion    string
@@ -79,6 +80,7 @@ var producers = map[string]producer{
 	"pg_catalog\x00pg_index":                pgIndex,
 	"pg_catalog\x00pg_indexes":              pgIndexes,
 	"pg_catalog\x00pg_language":             recordedRows("pg_language"),
+	"pg_catalog\x00pg_locks":                pgLocks,
 	"pg_catalog\x00pg_matviews":             pgMatviews,
 	"pg_catalog\x00pg_namespace":            pgNamespace,
 	"pg_catalog\x00pg_opclass":              recordedRows("pg_opclass"),

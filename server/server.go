@@ -96,6 +96,7 @@ type Server struct {
 	sessions   sync.Map   // int32 → *session
 	sequences  sync.Map   // uint64 → *sequence
 	channels   channels
+	advisory   advisoryLocks
 	started    time.Time
 	ready      atomic.Bool
 	statements atomic.Int64

@@ -18,6 +18,7 @@ func (ss *session) rollback() {
 	ss.closePortals(endOfTx)
 	ss.rollbackSchema()
 	ss.tx.release()
+	ss.srv.advisory.endTx(ss, 0)
 	ss.tx = &txn{}
 	ss.vars.endTx(false)
 }
@@ -35,6 +36,7 @@ type txn struct {
 	saved    []savepoint
 	schema   *schemaTx // what it has changed of the schema, nil when nothing
 	listens  []listening
+	advisory []advisoryTaken // locks that end with it
 	notices  []pgwire.Notification
 	notified map[pgwire.Notification]struct{} // the same as a set
 }
@@ -45,7 +47,7 @@ type savepoint struct {
 	order  []uint64
 	vars   varsMark
 
-	notices, listens int // how many there were
+	notices, listens, advisory int // how many there were
 	// of the schema changes; catalog is nil when there were none
 	catalog          *catalog.Snapshot
 	commit, rollback int
@@ -231,6 +233,7 @@ func (ss *session) commit(ctx context.Context) error {
 	err = ss.named(err)
 	ss.closePortals(func(p *portal) bool { return endOfTx(p) || err != nil && p.sql.tx == t })
 	t.release()
+	ss.srv.advisory.endTx(ss, 0)
 	ss.tx = &txn{}
 	ss.vars.endTx(err == nil)
 	return err
@@ -386,7 +389,7 @@ func (d *dispatch) savepoint(st *sql.Savepoint) error {
 		return err
 	}
 	t := d.ss.tx
-	sp := savepoint{name: st.Name, writes: map[uint64]*tableWrites{}, order: append([]uint64(nil), t.order...), vars: d.ss.vars.mark(), notices: len(t.notices), listens: len(t.listens)}
+	sp := savepoint{name: st.Name, writes: map[uint64]*tableWrites{}, order: append([]uint64(nil), t.order...), vars: d.ss.vars.mark(), notices: len(t.notices), listens: len(t.listens), advisory: len(t.advisory)}
 	for id, w := range t.writes {
 		sp.writes[id] = w.clone()
 	}
@@ -432,6 +435,7 @@ func (d *dispatch) rollbackTo(st *sql.RollbackTo) error {
 		s.private.Reset(sp.catalog)
 	}
 	t.forgetNotifications(sp.notices, sp.listens)
+	d.ss.srv.advisory.endTx(d.ss, sp.advisory)
 	d.ss.closePortals(func(p *portal) bool { return endOfTx(p) && p.depth > i })
 	t.failed = false
 	d.ss.vars.rollbackTo(sp.vars)

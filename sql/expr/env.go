@@ -47,8 +47,19 @@ type SessionActions interface {
 	// ClientPort and ServerPort are those of the connection, false for one within the process.
 	ClientPort() (int32, bool)
 	ServerPort() (int32, bool)
+	// AdvisoryLock takes an advisory lock for the session, or for the transaction with tx, and waits for it unless try.
+	AdvisoryLock(l AdvisoryLock, tx, try bool) (bool, error)
+	// AdvisoryUnlock gives a lock of the session back; false, with a warning, when it has none.
+	AdvisoryUnlock(l AdvisoryLock) (bool, error)
+	AdvisoryUnlockAll() error
 	// Started is when the server was started, µs since 2000-01-01 UTC.
 	Started() int64
+}
+
+// AdvisoryLock names an advisory lock and the mode wanted: Two tells whether Class and Object are two numbers, or the halves of one.
+type AdvisoryLock struct {
+	Class, Object uint32
+	Two, Shared   bool
 }
 
 // CatalogInfo answers the catalogue functions that clients call (pg_table_is_visible, regclass text, …). Implemented by the catalog.

@@ -80,7 +80,7 @@ func systemFunctions() []entry {
 		fn("pg_jit_available()", "", no),
 		fn("pg_size_pretty(int8)", "pg_size_pretty(123456789::int8)", map1(intSlot, strSlot, sizePretty)),
 	}
-	out = append(out, sessionFunctions()...)
+	out = append(append(out, sessionFunctions()...), advisoryFunctions()...)
 	out = append(out, catalogFunctions(null, yes, no)...)
 	out = append(out, sequenceFunctions()...)
 	return append(out, privilegeFunctions(yes, own)...)
