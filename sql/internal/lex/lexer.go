@@ -1,6 +1,7 @@
 package lex
 
 import (
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -138,6 +139,9 @@ func (l *lexer) next() Token {
 			}
 			if identStart(l.at(0)) {
 				Fail(pgerr.SyntaxError, p, "trailing junk after parameter at or near %q", l.s[p:l.i+1])
+			}
+			if _, err := strconv.ParseInt(l.s[p+1:l.i], 10, 32); err != nil {
+				Fail(pgerr.SyntaxError, p, "parameter number too large at or near \"%s\"", l.s[p:l.i])
 			}
 			return tok(Param, l.s[p+1:l.i])
 		}

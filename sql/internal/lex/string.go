@@ -53,8 +53,8 @@ func (l *lexer) quoted(esc bool) string {
 		case c == '\'':
 			l.i++
 			if !l.continued() {
-				if esc && !utf8.ValidString(b.String()) {
-					Fail(pgerr.CharacterNotInRepertoire, p, "invalid byte sequence for encoding \"UTF8\"")
+				if esc {
+					checkText(b.String())
 				}
 				return b.String()
 			}
@@ -65,6 +65,16 @@ func (l *lexer) quoted(esc bool) string {
 			b.WriteByte(c)
 			l.i++
 		}
+	}
+}
+
+// checkText refuses what escapes made of a string where that is no text. As in PostgreSQL the error has no place.
+func checkText(s string) {
+	if !utf8.ValidString(s) {
+		Fail(pgerr.CharacterNotInRepertoire, -1, "invalid byte sequence for encoding \"UTF8\"%s", invalidBytes(s))
+	}
+	if strings.IndexByte(s, 0) >= 0 {
+		Fail(pgerr.CharacterNotInRepertoire, -1, "invalid byte sequence for encoding \"UTF8\": 0x00")
 	}
 }
 
