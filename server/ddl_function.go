@@ -203,6 +203,9 @@ func (d *dispatch) replaces(st *sql.CreateFunction, old, f *catalog.Function) er
 	if !st.Replace {
 		return pgerr.Newf(pgerr.DuplicateFunction, "function \"%s\" already exists with same argument types", f.Name)
 	}
+	if err := d.ownsFunction(old); err != nil {
+		return err
+	}
 	hint := "Use DROP FUNCTION " + d.describeFunction(old) + " first."
 	if old.Returns.OID != f.Returns.OID || old.ReturnsSet != f.ReturnsSet {
 		return pgerr.Newf(pgerr.InvalidFunctionDefinition, "cannot change return type of existing function").WithHint("%s", hint)
@@ -309,6 +312,9 @@ func (d *dispatch) dropFunction(st *sql.DropFunction) error {
 				}
 				continue
 			}
+			return err
+		}
+		if err := d.ownsFunction(f); err != nil {
 			return err
 		}
 		if !slices.Contains(fs, f) {

@@ -125,6 +125,8 @@ func (d *dispatch) statement(st sql.Statement) error {
 		return d.createFunction(st)
 	case *sql.DropFunction:
 		return d.dropFunction(st)
+	case *sql.AlterFunction:
+		return d.alterFunction(st)
 	case *sql.Drop:
 		if st.Kind == sql.KindRole {
 			return d.dropRoles(st)
@@ -196,7 +198,7 @@ func (d *dispatch) mayWrite(st sql.Statement) error {
 	switch st := st.(type) {
 	case *sql.Insert, *sql.Update, *sql.Delete, *sql.Merge, *sql.CreateTable, *sql.CreateTableAs, *sql.CreateSource, *sql.CreateMaterializedView, *sql.CreateView,
 		*sql.CreateSchema, *sql.CreateSequence, *sql.AlterSequence, *sql.CreateIndex, *sql.CreateSink, *sql.AlterType, *sql.Reindex, *sql.CreateRole, *sql.AlterRole, *sql.Grant, *sql.AlterDefaultPrivileges,
-		*sql.ReassignOwned, *sql.DropOwned:
+		*sql.ReassignOwned, *sql.DropOwned, *sql.AlterFunction:
 	case *sql.CreateEnum:
 		name = "CREATE TYPE"
 	case *sql.CreateFunction:

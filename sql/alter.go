@@ -25,7 +25,9 @@ func (p *parser) alter() Statement {
 			return p.unsupported(first.Pos, "ALTER "+strings.ToUpper(t.Val), "There are no such objects.")
 		}
 		p.Syntax()
-	case KindFunction, KindExtension:
+	case KindFunction:
+		return p.alterFunction(first.Pos)
+	case KindExtension:
 		return p.unsupported(first.Pos, "ALTER "+strings.ToUpper(string(kind)), "There are no such objects to alter.")
 	case KindType:
 		return p.alterType()

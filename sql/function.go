@@ -1,6 +1,7 @@
 package sql
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -199,36 +200,110 @@ func (p *parser) planNumber(what string) float64 {
 	return n
 }
 
+// functionSignature parses a function's name with its parameters, if they are given.
+func (p *parser) functionSignature() FunctionSignature {
+	s := FunctionSignature{Name: p.name(), Any: true}
+	if !p.Accept("(") {
+		return s
+	}
+	s.Any = false
+	for !p.Is(")") {
+		p.Accept("in")
+		first := p.I
+		t := p.typeName()
+		if !p.Is(",") && !p.Is(")") {
+			p.I = first
+			p.ident()
+			t = p.typeName()
+		}
+		s.Args = append(s.Args, t)
+		if !p.Accept(",") {
+			break
+		}
+	}
+	p.Expect(")")
+	return s
+}
+
 // dropFunction parses what follows DROP FUNCTION.
 func (p *parser) dropFunction() Statement {
 	d := &DropFunction{IfExists: p.ifExists()}
 	for {
-		s := FunctionSignature{Name: p.name(), Any: true}
-		if p.Accept("(") {
-			s.Any = false
-			for !p.Is(")") {
-				p.Accept("in")
-				first := p.I
-				t := p.typeName()
-				if !p.Is(",") && !p.Is(")") {
-					p.I = first
-					p.ident()
-					t = p.typeName()
-				}
-				s.Args = append(s.Args, t)
-				if !p.Accept(",") {
-					break
-				}
-			}
-			p.Expect(")")
-		}
-		d.Functions = append(d.Functions, s)
+		d.Functions = append(d.Functions, p.functionSignature())
 		if !p.Accept(",") {
 			break
 		}
 	}
 	d.Cascade = p.cascade()
 	return d
+}
+
+// AlterFunction is ALTER FUNCTION: a new name, schema or owner, or options.
+type AlterFunction struct {
+	Base
+	Function FunctionSignature
+	Rename   Ident
+	Schema   Ident
+	Owner    Ident
+	Options  *CreateFunction // what its options became, those of Given
+	Given    []string        // volatility, strict, leakproof, parallel, cost, rows, security
+}
+
+// optionOf names the option that a word of CREATE FUNCTION begins, "" for what ALTER FUNCTION does not take.
+func optionOf(word string) string {
+	switch word {
+	case "immutable", "stable", "volatile":
+		return "volatility"
+	case "strict", "returns", "called":
+		return "strict"
+	case "leakproof", "not":
+		return "leakproof"
+	case "security", "external":
+		return "security"
+	case "parallel", "cost", "rows":
+		return word
+	}
+	return ""
+}
+
+// alterFunction parses what follows ALTER FUNCTION.
+func (p *parser) alterFunction(start int) Statement {
+	a := &AlterFunction{Function: p.functionSignature()}
+	switch {
+	case p.Accept("rename"):
+		p.Expect("to")
+		a.Rename = p.ident()
+		return a
+	case p.Accept("owner"):
+		p.Expect("to")
+		a.Owner = p.roleSpec().Ident
+		return a
+	case p.Accept("set", "schema"):
+		a.Schema = p.ident()
+		return a
+	case p.Is("depends"), p.Is("no"), p.Is("set"), p.Is("reset"):
+		p.unsupported(start, strings.ToUpper(p.Cur().Val)+" of functions", "Leave it out.")
+	}
+	a.Options = &CreateFunction{}
+	for {
+		t := p.Cur()
+		option := optionOf(t.Val)
+		if t.K != lex.Ident || option == "" {
+			break
+		}
+		if slices.Contains(a.Given, option) {
+			panic(pgerr.Newf(pgerr.SyntaxError, "conflicting or redundant options").At(t.Pos))
+		}
+		if !p.functionOption(a.Options, start) {
+			break
+		}
+		a.Given = append(a.Given, option)
+	}
+	if a.Given == nil {
+		p.Syntax()
+	}
+	p.Accept("restrict")
+	return a
 }
 
 // ParseBody parses the body of a function: one query.
