@@ -263,7 +263,8 @@ func (ss *session) planCopy(st *sql.Copy, rel *planner.Relation, cols types.Sche
 	if err != nil {
 		return nil, atNowhere(err)
 	}
-	o := ss.planOptions(ss.snapshot(), nil)
+	snap := ss.snapshot()
+	o := ss.planOptions(snap, nil)
 	data := &planner.Relation{
 		ID: firstSystemOID - 1, OID: firstSystemOID - 1, Schema: catalog.SystemSchema, Name: copyRelation, Kind: planner.System, Virtual: copyRelation,
 	}
@@ -275,7 +276,7 @@ func (ss *session) planCopy(st *sql.Copy, rel *planner.Relation, cols types.Sche
 	if err != nil {
 		return nil, atNowhere(err)
 	}
-	return &prepared{stmt: stmts[0], change: change}, nil
+	return &prepared{stmt: stmts[0], snap: snap, change: change}, nil
 }
 
 // copyCatalog shows the client's data as a relation to the planner.
