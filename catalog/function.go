@@ -88,6 +88,12 @@ func (s *Snapshot) Functions() []*Function {
 	return sortedByOID(s.functions, func(f *Function) uint32 { return f.OID })
 }
 
+// Function returns a function of users by OID.
+func (s *Snapshot) Function(oid uint32) (*Function, bool) {
+	f, ok := s.functions[oid]
+	return f, ok
+}
+
 // FunctionsNamed lists the overloads of a name in a schema by OID.
 func (s *Snapshot) FunctionsNamed(schema, name string) []*Function {
 	var out []*Function

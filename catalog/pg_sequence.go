@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/sql"
 	"github.com/streamdb/streamdb/sql/functions"
 	"github.com/streamdb/streamdb/types"
 )
@@ -107,7 +108,17 @@ func (s *Snapshot) defaultText(c *Column, path []string) string {
 			return "nextval('" + strings.ReplaceAll(name, "'", "''") + "'::regclass)"
 		}
 	}
-	return c.Default
+	if !strings.Contains(c.Default, "'::regclass") {
+		return c.Default
+	}
+	return sql.SetRelationConstants(c.Default, func(text string) (string, bool) {
+		id, err := strconv.ParseUint(text, 10, 32)
+		if err != nil {
+			return "", false
+		}
+		i := Info{Snap: s}
+		return i.RelationName(uint32(id), path)
+	})
 }
 
 // SerialSequence implements expr.CatalogInfo.

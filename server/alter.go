@@ -62,7 +62,9 @@ func (d *dispatch) beginSchema() error {
 	if ss.tx.schema != nil {
 		return nil
 	}
-	if err := ss.srv.ddl.lock(d.ctx); err != nil {
+	ctx, cancel := ss.lockCtx(d.ctx)
+	defer cancel()
+	if err := ss.srv.ddl.lock(ctx); err != nil {
 		return err
 	}
 	ss.tx.schema = &schemaTx{private: ss.srv.catalog.Begin()}

@@ -117,7 +117,7 @@ func (d *dispatch) columnsOf(def *sql.TableDef, o *catalog.Object) error {
 			return err
 		}
 		if c.Default != nil {
-			col.Default = expressionText(c.Default)
+			col.Default = d.defaultText(c.Default)
 		}
 		if c.Generated != nil {
 			col.Generated = expressionText(c.Generated)
@@ -311,6 +311,18 @@ func bindCheck(q *sql.Query, o *catalog.Object, opts planner.Options) error {
 
 // expressionText returns the text of an expression as the user wrote it.
 func expressionText(q *sql.Query) string { return strings.TrimSpace(q.SourceText()) }
+
+// defaultText is the stored text of a default: sequences are named by number, so that it follows when they are renamed.
+func (d *dispatch) defaultText(q *sql.Query) string {
+	return sql.SetRelationConstants(expressionText(q), func(name string) (string, bool) {
+		info := catalog.Info{Snap: d.ss.snapshot()}
+		oid, ok := info.RelationOID(name, d.ss.vars.searchPath())
+		if !ok || !catalog.IsUserID(uint64(oid)) {
+			return "", false
+		}
+		return strconv.FormatUint(uint64(oid), 10), true
+	})
+}
 
 func (d *dispatch) createTable(st *sql.CreateTable) error {
 	unlock, err := d.lockSchema()

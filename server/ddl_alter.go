@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/streamdb/streamdb/catalog"
 	"github.com/streamdb/streamdb/internal/pgerr"
@@ -60,6 +59,9 @@ func (d *dispatch) alterTable(x *sql.AlterAction, old *catalog.Object) error {
 	c := *old
 	c.Columns, c.Checks = slices.Clone(old.Columns), slices.Clone(old.Checks)
 	a := &alteration{d: d, old: old, o: &c}
+	if x.Kind == sql.AlterDropColumn {
+		return a.dropColumnNamed(x)
+	}
 	if err := a.action(x); err != nil {
 		return err
 	}
@@ -170,8 +172,6 @@ func (a *alteration) action(x *sql.AlterAction) error {
 	switch x.Kind {
 	case sql.AlterAddColumn:
 		return a.addColumn(x)
-	case sql.AlterDropColumn:
-		return a.dropColumn(x)
 	case sql.AlterAddConstraint:
 		return a.addConstraint(x)
 	case sql.AlterDropConstraint, sql.AlterValidateConstraint:
@@ -245,7 +245,7 @@ func (a *alteration) setDefault(x *sql.AlterAction, c *catalog.Column) error {
 	if err := bindDefault(&sql.ColumnDef{Name: c.Name, Default: x.Default}, c.Type, a.options()); err != nil {
 		return err
 	}
-	c.Default = expressionText(x.Default)
+	c.Default = a.d.defaultText(x.Default)
 	return nil
 }
 
@@ -310,7 +310,7 @@ func (a *alteration) addColumn(x *sql.AlterAction) error {
 		return err
 	}
 	if def.Default != nil {
-		col.Default = expressionText(def.Default)
+		col.Default = d.defaultText(def.Default)
 	}
 	if def.Generated != nil {
 		col.Generated = expressionText(def.Generated)
@@ -447,7 +447,7 @@ func (a *alteration) violated(name string) error {
 	return e
 }
 
-func (a *alteration) dropColumn(x *sql.AlterAction) error {
+func (a *alteration) dropColumnNamed(x *sql.AlterAction) error {
 	i := userColumn(a.o, x.Name.Name)
 	if i < 0 {
 		if x.IfExists {
@@ -455,60 +455,22 @@ func (a *alteration) dropColumn(x *sql.AlterAction) error {
 		}
 		return pgerr.Newf(pgerr.UndefinedColumn, "column %q of relation %q does not exist", x.Name.Name, a.o.Name)
 	}
-	d, name := a.d, a.o.Columns[i].Name
+	if err := a.mayDropColumn(i, x.Pos); err != nil {
+		return err
+	}
+	return a.d.dropThings([]thing{{kind: thingColumn, o: a.old, at: i}}, x.Cascade)
+}
+
+func (a *alteration) mayDropColumn(i, pos int) error {
 	if slices.Contains(a.o.Key, i) {
-		return pgerr.Newf(pgerr.FeatureNotSupported, "column %q cannot be dropped: it is in the primary key, by which rows are stored", name).At(x.Pos)
+		return pgerr.Newf(pgerr.FeatureNotSupported, "column %q cannot be dropped: it is in the primary key, by which rows are stored", a.o.Columns[i].Name).At(pos)
 	}
-	snap := d.ss.snapshot()
-	var detail []string
-	var views []*catalog.Object
-	target := fmt.Sprintf("column %s of table %s", sql.QuoteIdent(name), strings.TrimPrefix(d.describe(a.old), "table "))
-	for k := range a.o.Columns {
-		if g := &a.o.Columns[k]; k != i && g.Generated != "" && a.names(g.Generated, i) {
-			if !x.Cascade {
-				detail = append(detail, fmt.Sprintf("column %s of table %s depends on %s", sql.QuoteIdent(g.Name), strings.TrimPrefix(d.describe(a.old), "table "), target))
-			} else if err := a.dropColumn(&sql.AlterAction{Kind: sql.AlterDropColumn, Name: sql.Ident{Name: g.Name}, Cascade: true, Pos: x.Pos}); err != nil {
-				return err
-			}
-		}
-	}
-	// The column goes: what no longer stands then depended on it.
-	gone := func(o *catalog.Object) {
-		c := &o.Columns[i]
-		c.Name, c.Hidden, c.Dropped, c.NotNull = "", true, true, false
-		c.Default, c.Generated, c.Identity, c.Sequence, c.Comment = "", "", "", 0, ""
-	}
-	probe := *a.o
-	probe.Columns = slices.Clone(a.o.Columns)
-	gone(&probe)
-	trial := snap.With(&probe)
-	for _, v := range snap.Objects() {
-		if v.Kind != catalog.View && v.Kind != catalog.MaterializedView || !slices.Contains(v.DependsOn, a.o.ID) {
-			continue
-		}
-		if d.viewStands(trial, v) != nil {
-			views = append(views, v)
-			detail = append(detail, fmt.Sprintf("%s depends on %s", d.describe(v), target))
-		}
-	}
-	if len(detail) > 0 && !x.Cascade {
-		return pgerr.Newf(pgerr.DependentObjectsStillExist, "cannot drop %s because other objects depend on it", target).
-			WithDetail("%s", strings.Join(detail, "\n")).WithHint("Use DROP ... CASCADE to drop the dependent objects too.")
-	}
-	if len(views) > 0 {
-		all, err := d.withDependents(snap, views, nil, true)
-		if err != nil {
-			return err
-		}
-		for _, v := range views {
-			if err := a.notice("drop cascades to %s", d.describe(v)); err != nil {
-				return err
-			}
-		}
-		if err := d.dropObjects(all); err != nil {
-			return err
-		}
-	}
+	return nil
+}
+
+// dropColumn takes a column out of the table, and what belongs to it.
+func (a *alteration) dropColumn(i int) {
+	snap := a.d.ss.snapshot()
 	for _, q := range snap.OwnedSequences(a.o.ID) {
 		if q.Sequence.OwnerColumn == i {
 			a.drop = append(a.drop, q)
@@ -520,8 +482,7 @@ func (a *alteration) dropColumn(x *sql.AlterAction) error {
 		}
 	}
 	a.o.Checks = slices.DeleteFunc(a.o.Checks, func(c catalog.Check) bool { return a.names(c.Text, i) })
-	gone(a.o)
-	return nil
+	forget(a.o, i)
 }
 
 // indexUses reports whether a column is a key of an index or included in it.

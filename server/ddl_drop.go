@@ -64,14 +64,11 @@ func (d *dispatch) drop(st *sql.Drop) error {
 	if !ok {
 		return pgerr.Newf(pgerr.FeatureNotSupported, "DROP %s is not supported", strings.ToUpper(string(st.Kind))).At(st.Start)
 	}
-	unlock, err := d.lockSchema()
-	if err != nil {
+	if err := d.beginSchema(); err != nil {
 		return err
 	}
-	defer unlock()
 	snap := d.ss.snapshot()
-	var targets []*catalog.Object
-	var spaces []string
+	var targets []thing
 	for _, n := range st.Names {
 		if st.Kind == sql.KindSchema {
 			space, ok := snap.Namespace(n.Name)
@@ -87,14 +84,15 @@ func (d *dispatch) drop(st *sql.Drop) error {
 				}
 				continue
 			}
-			if err := d.schemaHasEnums(snap, n.Name, st.Cascade); err != nil {
-				return err
+			targets = append(targets, thing{kind: thingSchema, schema: space})
+			continue
+		}
+		if _, ok := snap.Namespace(n.Schema); !ok && n.Schema != "" {
+			if !st.IfExists {
+				return pgerr.Newf(pgerr.InvalidSchemaName, "schema %q does not exist", n.Schema)
 			}
-			spaces = append(spaces, n.Name)
-			for _, o := range snap.Objects() {
-				if o.Schema == n.Name && o.Kind != catalog.Index {
-					targets = append(targets, o)
-				}
+			if err := d.ss.notice("NOTICE", pgerr.SuccessfulCompletion, "schema %q does not exist, skipping", n.Schema); err != nil {
+				return err
 			}
 			continue
 		}
@@ -123,85 +121,12 @@ func (d *dispatch) drop(st *sql.Drop) error {
 				return err
 			}
 		}
-		targets = append(targets, o)
+		targets = append(targets, thing{o: o})
 	}
-	all, err := d.withDependents(snap, targets, spaces, st.Cascade)
-	if err != nil {
+	if err := d.dropThings(targets, st.Cascade); err != nil {
 		return err
-	}
-	if err := d.dropObjects(all); err != nil {
-		return err
-	}
-	if len(spaces) > 0 {
-		if err := d.ss.update(func(tx *catalog.Tx) error {
-			for _, s := range spaces {
-				for _, e := range enumsIn(tx.Snapshot(), s) {
-					tx.RemoveEnum(e.OID)
-				}
-				for _, f := range tx.Snapshot().Functions() {
-					if f.Schema == s {
-						tx.RemoveFunction(f.OID)
-					}
-				}
-				tx.RemoveNamespace(s)
-			}
-			return nil
-		}); err != nil {
-			return err
-		}
 	}
 	return d.complete(tag)
-}
-
-// withDependents adds what depends on targets, dependents first, or reports it as PostgreSQL words it. Functions and expressions of tables
-// that depend on them it drops.
-func (d *dispatch) withDependents(snap *catalog.Snapshot, targets []*catalog.Object, spaces []string, cascade bool) ([]*catalog.Object, error) {
-	has := func(list []*catalog.Object, o *catalog.Object) bool {
-		return slices.ContainsFunc(list, func(x *catalog.Object) bool { return x.ID == o.ID })
-	}
-	var roots, extra []user
-	var detail []string
-	what := ""
-	if len(spaces) > 0 {
-		what = "schema " + spaces[0]
-		extra, detail = d.inSchemas(snap, targets, spaces)
-		roots = extra
-	} else {
-		for _, o := range targets {
-			roots = append(roots, d.objectUser(o))
-		}
-		if len(roots) > 0 {
-			what = roots[0].text
-		}
-	}
-	more, lines := d.closure(snap, roots)
-	extra, detail = append(slices.Clip(extra), more...), append(detail, lines...)
-	if len(extra) > 0 && !cascade {
-		return nil, errDependents(what, detail)
-	}
-	if err := d.cascades(extra); err != nil {
-		return nil, err
-	}
-	if err := d.dropUsers(slices.DeleteFunc(slices.Clone(extra), func(u user) bool { return u.obj != nil })); err != nil {
-		return nil, err
-	}
-	all := slices.Clone(targets)
-	for _, o := range objectsOf(more) {
-		if !has(all, o) {
-			all = append(all, o)
-		}
-	}
-	// Indexes go with their tables, without a word.
-	for _, t := range all {
-		for _, x := range snap.IndexesOf(t.ID) {
-			if !has(all, x) {
-				all = append(all, x)
-			}
-		}
-	}
-	// Younger objects depend on older ones, never the other way round.
-	slices.SortFunc(all, func(a, b *catalog.Object) int { return int(int64(b.ID) - int64(a.ID)) })
-	return all, nil
 }
 
 // dropObjects removes objects from the catalog, then stops what they ran. Dependents come first.

@@ -288,11 +288,9 @@ func (c *planCatalog) Functions(schema, name string) []*planner.Function {
 }
 
 func (d *dispatch) dropFunction(st *sql.DropFunction) error {
-	unlock, err := d.lockSchema()
-	if err != nil {
+	if err := d.beginSchema(); err != nil {
 		return err
 	}
-	defer unlock()
 	snap := d.ss.snapshot()
 	var fs []*catalog.Function
 	for _, sig := range st.Functions {
@@ -321,23 +319,11 @@ func (d *dispatch) dropFunction(st *sql.DropFunction) error {
 			fs = append(fs, f)
 		}
 	}
-	roots := make([]user, len(fs))
+	targets := make([]thing, len(fs))
 	for i, f := range fs {
-		roots[i] = d.functionUser(f)
+		targets[i] = thing{kind: thingFunction, f: f}
 	}
-	extra, detail := d.closure(snap, roots)
-	if len(extra) > 0 && !st.Cascade {
-		return errDependents(roots[0].text, detail)
-	}
-	if err := d.cascades(extra); err != nil {
-		return err
-	}
-	if err := d.dropUsers(append(roots, extra...)); err != nil {
-		return err
-	}
-	objs := objectsOf(extra)
-	slices.SortFunc(objs, func(a, b *catalog.Object) int { return int(int64(b.ID) - int64(a.ID)) })
-	if err := d.dropObjects(objs); err != nil {
+	if err := d.dropThings(targets, st.Cascade); err != nil {
 		return err
 	}
 	return d.complete("DROP FUNCTION")

@@ -227,11 +227,11 @@ func (d *dispatch) dropOwned(st *sql.DropOwned) error {
 		}
 	}
 	if len(targets) > 0 {
-		all, err := d.withDependents(snap, targets, nil, st.Cascade)
-		if err != nil {
-			return err
+		things := make([]thing, len(targets))
+		for i, o := range targets {
+			things[i] = thing{o: o}
 		}
-		if err := d.dropObjects(all); err != nil {
+		if err := d.dropThings(things, st.Cascade); err != nil {
 			return err
 		}
 	}

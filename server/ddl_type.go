@@ -1,10 +1,8 @@
 package server
 
 import (
-	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/streamdb/streamdb/catalog"
 	"github.com/streamdb/streamdb/internal/pgerr"
@@ -211,12 +209,9 @@ func (d *dispatch) renameLabel(e *catalog.Enum, st *sql.AlterType) error {
 
 // dropType is DROP TYPE.
 func (d *dispatch) dropType(st *sql.Drop) error {
-	unlock, err := d.lockSchema()
-	if err != nil {
+	if err := d.beginSchema(); err != nil {
 		return err
 	}
-	defer unlock()
-	snap := d.ss.snapshot()
 	var enums []*catalog.Enum
 	for _, n := range st.Names {
 		e, err := d.enum(n)
@@ -241,57 +236,11 @@ func (d *dispatch) dropType(st *sql.Drop) error {
 			enums = append(enums, e)
 		}
 	}
-	var views []*catalog.Object
-	var detail []string
-	for _, e := range enums {
-		for _, u := range d.enumUsers(snap, e) {
-			if u.column != "" && st.Cascade {
-				return pgerr.Newf(pgerr.FeatureNotSupported, "DROP TYPE .. CASCADE does not drop columns: %s depends on type %s", u.text, d.describeEnum(e)).
-					WithHint("Drop the column or its table first.")
-			}
-			detail = append(detail, fmt.Sprintf("%s depends on %s", u.text, u.on))
-			if u.column == "" && !slices.Contains(views, u.object) {
-				views = append(views, u.object)
-			}
-		}
+	targets := make([]thing, len(enums))
+	for i, e := range enums {
+		targets[i] = thing{kind: thingEnum, e: e}
 	}
-	fns := d.enumFunctions(snap, enums)
-	for _, u := range fns {
-		detail = append(detail, u.text+" depends on type "+u.on)
-	}
-	more, lines := d.closure(snap, fns)
-	detail, fns = append(detail, lines...), append(fns, more...)
-	if len(detail) > 0 && !st.Cascade {
-		what := "cannot drop type " + d.describeEnum(enums[0]) + " because other objects depend on it"
-		if len(enums) > 1 {
-			what = "cannot drop desired object(s) because other objects depend on them"
-		}
-		return pgerr.Newf(pgerr.DependentObjectsStillExist, "%s", what).WithDetail("%s", strings.Join(detail, "\n")).
-			WithHint("Use DROP ... CASCADE to drop the dependent objects too.")
-	}
-	if err := d.cascades(fns); err != nil {
-		return err
-	}
-	if err := d.dropUsers(fns); err != nil {
-		return err
-	}
-	views = slices.DeleteFunc(views, func(v *catalog.Object) bool {
-		return slices.ContainsFunc(more, func(u user) bool { return u.obj != nil && u.obj.ID == v.ID })
-	})
-	all, err := d.cascadeTo(snap, views)
-	if err != nil {
-		return err
-	}
-	all = append(all, objectsOf(more)...)
-	if err := d.dropObjects(all); err != nil {
-		return err
-	}
-	if err := d.ss.update(func(tx *catalog.Tx) error {
-		for _, e := range enums {
-			tx.RemoveEnum(e.OID)
-		}
-		return nil
-	}); err != nil {
+	if err := d.dropThings(targets, st.Cascade); err != nil {
 		return err
 	}
 	return d.complete("DROP TYPE")
@@ -351,39 +300,6 @@ func (d *dispatch) enumUsers(snap *catalog.Snapshot, e *catalog.Enum) []enumUser
 	return out
 }
 
-// cascadeTo adds what depends on the views and says what goes.
-func (d *dispatch) cascadeTo(snap *catalog.Snapshot, views []*catalog.Object) ([]*catalog.Object, error) {
-	if len(views) == 0 {
-		return nil, nil
-	}
-	all := slices.Clone(views)
-	for i := 0; i < len(all); i++ {
-		for _, dep := range snap.Objects() {
-			if slices.Contains(dep.DependsOn, all[i].ID) && !slices.Contains(all, dep) {
-				all = append(all, dep)
-			}
-		}
-	}
-	if len(all) == 1 {
-		if err := d.ss.notice("NOTICE", pgerr.SuccessfulCompletion, "drop cascades to %s", d.describe(all[0])); err != nil {
-			return nil, err
-		}
-	} else {
-		e := pgerr.Newf(pgerr.SuccessfulCompletion, "drop cascades to %d other objects", len(all))
-		e.Severity = "NOTICE"
-		lines := make([]string, len(all))
-		for i, o := range all {
-			lines[i] = "drop cascades to " + d.describe(o)
-		}
-		if err := d.ss.notifier.Notice(e.WithDetail("%s", strings.Join(lines, "\n"))); err != nil {
-			return nil, err
-		}
-	}
-	// Younger objects depend on older ones, never the other way round.
-	slices.SortFunc(all, func(a, b *catalog.Object) int { return int(int64(b.ID) - int64(a.ID)) })
-	return all, nil
-}
-
 // commentOnType is COMMENT ON TYPE.
 func (d *dispatch) commentOnType(st *sql.CommentOn) error {
 	old, err := d.enum(st.Name)
@@ -407,31 +323,4 @@ func (d *dispatch) commentOnType(st *sql.CommentOn) error {
 // enumsIn lists the enum types of a schema.
 func enumsIn(snap *catalog.Snapshot, schema string) []*catalog.Enum {
 	return slices.DeleteFunc(snap.Enums(), func(e *catalog.Enum) bool { return e.Schema != schema })
-}
-
-// schemaHasEnums refuses to drop a schema with enum types without CASCADE, and with it those that relations of other schemas use.
-func (d *dispatch) schemaHasEnums(snap *catalog.Snapshot, schema string, cascade bool) error {
-	var detail []string
-	for _, e := range enumsIn(snap, schema) {
-		if !cascade {
-			detail = append(detail, fmt.Sprintf("type %s depends on schema %s", d.describeEnum(e), sql.QuoteIdent(schema)))
-			continue
-		}
-		for _, o := range snap.EnumDependents(e.OID) {
-			if o.Schema != schema {
-				return pgerr.Newf(pgerr.DependentObjectsStillExist, "cannot drop schema %s because %s depends on type %s", schema, d.describe(o), d.describeEnum(e)).
-					WithHint("Drop the other object first.")
-			}
-		}
-	}
-	if detail == nil {
-		return nil
-	}
-	for _, o := range snap.Objects() {
-		if o.Schema == schema {
-			detail = append(detail, fmt.Sprintf("%s depends on schema %s", d.describe(o), sql.QuoteIdent(schema)))
-		}
-	}
-	return pgerr.Newf(pgerr.DependentObjectsStillExist, "cannot drop schema %s because other objects depend on it", schema).
-		WithDetail("%s", strings.Join(detail, "\n")).WithHint("Use DROP ... CASCADE to drop the dependent objects too.")
 }

@@ -56,9 +56,14 @@ func TestEnumDefinitions(t *testing.T) {
 	require.Equal(t, "ok|{happy}", s.row("SELECT * FROM t"))
 	s.fails("ALTER TYPE s.feeling RENAME VALUE 'ok' TO 'fine'", "0A000", "")
 	s.fails("DROP TYPE s.feeling", "2BP01", "")
-	s.fails("DROP TYPE s.feeling CASCADE", "0A000", "")
+	for _, q := range []string{"DROP TYPE s.feeling CASCADE", "DROP SCHEMA s CASCADE"} {
+		s.must("BEGIN", q)
+		require.Equal(t, "0", s.row("SELECT count(*) FROM information_schema.columns WHERE table_name = 't'"))
+		require.Equal(t, "1", s.row("SELECT count(*) FROM t"))
+		s.must("ROLLBACK")
+		require.Equal(t, "ok|{happy}", s.row("SELECT * FROM t"))
+	}
 	s.fails("DROP SCHEMA s", "2BP01", "")
-	s.fails("DROP SCHEMA s CASCADE", "2BP01", "")
 	s.fails("CREATE TABLE s.feeling (a int)", "42710", "")
 	s.must("DROP VIEW v")
 	s.must("DROP TABLE t")
