@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"slices"
 	"strings"
 
@@ -32,6 +33,19 @@ func (d *dispatch) alter(st *sql.AlterObject) error {
 		return d.complete(tag)
 	}
 	o, ok := d.ss.resolve(st.Name)
+	if table, primary := d.ss.primaryIndexNamed(st.Name); !ok && primary && st.Kind == sql.KindIndex {
+		for i := range st.Actions {
+			a := st.Actions[i]
+			if a.Kind != sql.AlterRename {
+				return pgerr.Newf(pgerr.FeatureNotSupported, "this form of ALTER INDEX is not supported").At(a.Pos)
+			}
+			a.Name = sql.Ident{Name: table.Constraint}
+			if err := d.renameConstraint(table, &a); err != nil {
+				return err
+			}
+		}
+		return d.complete(tag)
+	}
 	if !ok {
 		if !st.IfExists {
 			return atNowhere(undefinedRelation(st.Name))
@@ -111,7 +125,12 @@ func (d *dispatch) rename(o *catalog.Object, schema, name string) error {
 	}
 	c := *o
 	c.Name, c.Schema = name, schema
-	return d.changeNames(&c, o.Name, name)
+	if err := d.changeNames(&c, o.Name, name); err != nil || o.Kind != catalog.Index || o.Plan != nil {
+		return err
+	}
+	engine := d.ss.srv.engine
+	d.atRollback(func(ctx context.Context) error { return engine.RenameIndex(ctx, o.Index.Table, o.ID, o.Name) })
+	return engine.RenameIndex(context.WithoutCancel(d.ctx), o.Index.Table, o.ID, name)
 }
 
 func (d *dispatch) setSchema(o *catalog.Object, x *sql.AlterAction) error {

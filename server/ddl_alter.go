@@ -50,8 +50,8 @@ type alteration struct {
 	d   *dispatch
 	old *catalog.Object
 	o   *catalog.Object // a copy; nothing in it is shared with old that an action changes
-	// drop are objects that go with what was dropped.
-	drop []*catalog.Object
+	// drop are objects that go with what was dropped, rebuild the indexes whose expressions are of other types now.
+	drop, rebuild []*catalog.Object
 }
 
 // alterTable runs an action of ALTER TABLE that is about columns or constraints.
@@ -68,7 +68,10 @@ func (d *dispatch) alterTable(x *sql.AlterAction, old *catalog.Object) error {
 	if err := a.store(); err != nil {
 		return err
 	}
-	return d.dropObjects(a.drop)
+	if err := d.dropObjects(a.drop); err != nil {
+		return err
+	}
+	return d.rebuildIndexes(a.rebuild, a.o)
 }
 
 // store makes the changed table the one of the catalog and of the engine.
@@ -199,7 +202,7 @@ func (a *alteration) action(x *sql.AlterAction) error {
 		})
 	case sql.AlterDropNotNull:
 		switch {
-		case slices.Contains(a.o.Key, i):
+		case slices.Contains(a.o.Key, i) || a.d.inPrimaryKey(a.o, i):
 			return pgerr.Newf(pgerr.InvalidTableDefinition, "column %q is in a primary key", c.Name)
 		case c.Identity != "":
 			return pgerr.Newf(pgerr.SyntaxError, "column %q of relation %q is an identity column", c.Name, a.o.Name)
@@ -477,12 +480,18 @@ func (a *alteration) dropColumn(i int) {
 		}
 	}
 	for _, index := range snap.IndexesOf(a.o.ID) {
-		if indexUses(index, i) || a.names(index.Index.Where, i) || slices.ContainsFunc(index.Index.Keys, func(k catalog.IndexKey) bool { return k.Column < 0 && a.names(k.Expr, i) }) {
+		if a.indexDepends(index, i) {
 			a.drop = append(a.drop, index)
 		}
 	}
 	a.o.Checks = slices.DeleteFunc(a.o.Checks, func(c catalog.Check) bool { return a.names(c.Text, i) })
 	forget(a.o, i)
+}
+
+// indexDepends reports whether an index has anything to do with a column.
+func (a *alteration) indexDepends(index *catalog.Object, column int) bool {
+	return indexUses(index, column) || a.names(index.Index.Where, column) ||
+		slices.ContainsFunc(index.Index.Keys, func(k catalog.IndexKey) bool { return k.Column < 0 && a.names(k.Expr, column) })
 }
 
 // indexUses reports whether a column is a key of an index or included in it.
@@ -615,8 +624,8 @@ func (a *alteration) columnType(x *sql.AlterAction, i int) error {
 	}
 	snap := a.d.ss.snapshot()
 	for _, index := range snap.IndexesOf(a.o.ID) {
-		if c.Type.OID != t.OID && (indexUses(index, i) || len(index.Index.Keys) > 0 && slices.ContainsFunc(index.Index.Keys, func(k catalog.IndexKey) bool { return k.Column < 0 })) {
-			return pgerr.Newf(pgerr.FeatureNotSupported, "the type of column %q cannot be changed: index %q uses it", c.Name, index.Name).At(x.Pos).WithHint("Drop the index first.")
+		if a.indexDepends(index, i) {
+			a.rebuild = append(a.rebuild, index)
 		}
 	}
 	for k := range a.o.Columns {

@@ -330,6 +330,31 @@ func (d *dispatch) addIndex(x, table *catalog.Object) error {
 	return nil
 }
 
+// rebuildIndexes replaces indexes of a table, whose columns have other types now, by new ones.
+func (d *dispatch) rebuildIndexes(old []*catalog.Object, table *catalog.Object) error {
+	if err := d.dropObjects(old); err != nil {
+		return err
+	}
+	for _, was := range old {
+		c, def := *was, *was.Index
+		def.Keys, def.Built = slices.Clone(def.Keys), 0
+		c.Index = &def
+		spec, err := d.ss.srv.indexSpec(d.ss.snapshot(), &c, table)
+		if err != nil {
+			return err
+		}
+		for i := range def.Keys {
+			if def.Keys[i].Column < 0 {
+				def.Keys[i].Type = spec.Keys[i].Expr.Type
+			}
+		}
+		if err := d.addIndex(&c, table); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // uncommitted checks the transaction's own rows, which a new index gets with the commit, for equal keys.
 func (d *dispatch) uncommitted(x, table *catalog.Object, spec *exec.IndexSpec) error {
 	w := d.ss.tx.writes[table.ID]
@@ -477,16 +502,14 @@ func (d *dispatch) addConstraintIndex(o *catalog.Object, tc *sql.TableConstraint
 	return d.addIndex(x, o)
 }
 
-// notNull makes the columns of a new primary key NOT NULL, after a look at the rows.
+// notNull makes the columns of a new primary key of o, which the caller stores, NOT NULL, after a look at the rows.
 func (d *dispatch) notNull(o *catalog.Object, keys []catalog.IndexKey) error {
-	c := *o
-	c.Columns = slices.Clone(o.Columns)
 	for _, k := range keys {
-		col := &c.Columns[k.Column]
+		col := &o.Columns[k.Column]
 		if col.NotNull {
 			continue
 		}
-		has, err := d.ss.anyRow(d.ctx, "SELECT 1 FROM "+qualified(o)+" WHERE "+sql.QuoteIdent(col.Name)+" IS NULL LIMIT 1")
+		has, err := d.any("SELECT 1 FROM " + qualified(o) + " WHERE " + sql.QuoteIdent(col.Name) + " IS NULL LIMIT 1")
 		if err != nil {
 			return err
 		}
@@ -497,30 +520,13 @@ func (d *dispatch) notNull(o *catalog.Object, keys []catalog.IndexKey) error {
 		}
 		col.NotNull = true
 	}
-	return d.ss.update(func(tx *catalog.Tx) error { return tx.Replace(&c) })
+	return nil
 }
 
-// anyRow reports whether a query gives a row.
-func (ss *session) anyRow(ctx context.Context, text string) (bool, error) {
-	stmts, err := sql.Parse(text)
-	if err != nil {
-		return false, err
-	}
-	p := &prepared{stmt: stmts[0]}
-	if err := ss.plan(p); err != nil {
-		return false, err
-	}
-	r, err := ss.queryOf(ctx, p, nil)
-	if err != nil {
-		return false, err
-	}
-	defer r.release()
-	found := false
-	r.query.Emit = func(c *types.Chunk) error {
-		found = found || c.Rows() > 0
-		return exec.ErrDone
-	}
-	return found, ss.srv.engine.Run(ctx, r.query)
+// inPrimaryKey reports whether a column is in a primary key that was added to its table.
+func (d *dispatch) inPrimaryKey(o *catalog.Object, column int) bool {
+	x, ok := d.ss.snapshot().PrimaryIndex(o.ID)
+	return ok && slices.ContainsFunc(x.Index.Keys, func(k catalog.IndexKey) bool { return k.Column == column })
 }
 
 func hasConstraint(snap snapshotView, o *catalog.Object, name string) bool {
