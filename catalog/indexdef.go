@@ -86,6 +86,14 @@ func indexesOf(snap *Snapshot, r *relation) []index {
 	return out
 }
 
+// size is what the index takes besides its table. A primary key that the table was created with lies in the table.
+func (x *index) size(size func(uint64) int64) int64 {
+	if x.object == nil || size == nil {
+		return 0
+	}
+	return size(x.object.ID)
+}
+
 // constraintOID is the OID of the constraint that the index holds, 0 when there is none.
 func (x *index) constraintOID() uint32 {
 	switch {

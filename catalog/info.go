@@ -342,6 +342,19 @@ func (i *Info) DatabaseSize(name string) (int64, bool) {
 	return i.RelationSize(databaseOID)
 }
 
+// IndexesSize implements expr.CatalogInfo.
+func (i *Info) IndexesSize(oid uint32) (int64, bool) {
+	r, _, ok := i.find(oid)
+	if !ok {
+		return 0, false
+	}
+	total := int64(0)
+	for _, x := range indexesOf(i.Snap, r) {
+		total += x.size(i.Size)
+	}
+	return total, true
+}
+
 // RelationSize implements expr.CatalogInfo. The key of a relation lies in the relation: its index takes no space of its own.
 func (i *Info) RelationSize(oid uint32) (int64, bool) {
 	if oid == databaseOID {

@@ -99,6 +99,9 @@ func (d *SystemData) pgClassIndexRow(w *rowWriter, x *index) {
 	if w.wants("reltuples") {
 		w.float("reltuples", float64(d.rows(x.table)))
 	}
+	if w.wants("relpages") {
+		w.int("relpages", (x.size(d.Size)+pageBytes-1)/pageBytes)
+	}
 	w.end()
 }
 

@@ -521,16 +521,34 @@ func (r *Relation) Bytes() int64 {
 	defer v.Release()
 	total := int64(0)
 	for _, view := range v.views {
-		it := view.ScanAll()
-		rows, bytes := int64(0), int64(0)
-		for rows < sizeSample && it.Next() {
-			rows++
-			bytes += int64(len(it.Key()) + len(it.Value()))
-		}
-		it.Close()
-		if rows > 0 {
-			total += bytes * max(view.Len(), rows) / rows
-		}
+		total += viewBytes(view)
 	}
 	return total
+}
+
+// IndexBytes is Bytes for an index of a table.
+func (r *Relation) IndexBytes(id uint64) int64 {
+	v := r.Latest()
+	if v == nil {
+		return 0
+	}
+	defer v.Release()
+	if w := v.index(id); w != nil {
+		return viewBytes(w)
+	}
+	return 0
+}
+
+func viewBytes(view *state.View) int64 {
+	it := view.ScanAll()
+	defer it.Close()
+	rows, bytes := int64(0), int64(0)
+	for rows < sizeSample && it.Next() {
+		rows++
+		bytes += int64(len(it.Key()) + len(it.Value()))
+	}
+	if rows == 0 {
+		return 0
+	}
+	return bytes * max(view.Len(), rows) / rows
 }

@@ -150,7 +150,12 @@ func TestIndexOfAViewIsFilledWhileTheViewChanges(t *testing.T) {
 		require.Equal(t, s.row(fmt.Sprintf(q, "t")), s.row(fmt.Sprintf(q, "v")))
 	}
 	require.Contains(t, strings.Join(s.rows("EXPLAIN SELECT count(*) FROM v WHERE a = 3"), "\n"), "Index Scan using x")
-	s.must("DROP INDEX x0, x1", "DROP MATERIALIZED VIEW v")
+	s.must("ALTER MATERIALIZED VIEW v RENAME TO r", "ALTER INDEX x2 RENAME TO y", "ALTER MATERIALIZED VIEW r RENAME COLUMN a TO n")
+	require.Equal(t, []string{"r|materialized view", "x0|index", "x1|index", "y|index"}, s.rows("SELECT name, kind FROM streamdb.jobs ORDER BY 1"))
+	s.must("DROP INDEX x0, x1")
+	require.Contains(t, strings.Join(s.rows("EXPLAIN SELECT count(*) FROM r WHERE n = 3"), "\n"), "Index Scan using y on r")
+	require.Equal(t, "CREATE INDEX y ON public.r USING btree (n, id DESC)", s.row("SELECT indexdef FROM pg_indexes WHERE indexname = 'y'"))
+	s.must("DROP MATERIALIZED VIEW r")
 	require.Equal(t, "0", s.row("SELECT count(*) FROM streamdb.jobs"))
 	require.Equal(t, "0", s.row("SELECT count(*) FROM pg_class WHERE relname LIKE 'x_'"))
 	d.crash()
@@ -221,4 +226,18 @@ func TestIndexThatLagsIsNotRead(t *testing.T) {
 	require.Equal(t, "7|200|201", strings.Join(s.rows(q), "|"))
 	s.must("COMMIT")
 	require.Equal(t, "7|200|201|202", strings.Join(s.rows(q), "|"))
+}
+
+func TestSizesOfIndexes(t *testing.T) {
+	d := open(t)
+	s := d.connect()
+	s.must("CREATE TABLE t (id int PRIMARY KEY, a text, b text)", "INSERT INTO t SELECT g, repeat('x', 100) || g, 'y' FROM generate_series(1, 1000) g", "CREATE INDEX t_a ON t (a)", "CREATE INDEX t_b ON t (b) WHERE id < 100",
+		"CREATE MATERIALIZED VIEW v AS SELECT id, a FROM t", "CREATE INDEX v_a ON v (a)", "CREATE MATERIALIZED VIEW w AS SELECT id FROM t", "CHECKPOINT")
+	require.Equal(t, "t|t|t|t", s.row("SELECT pg_relation_size('t_a') > 100000, pg_relation_size('t_b') BETWEEN 1000 AND 5000, pg_relation_size('t_pkey') = 0, pg_relation_size('v_a') > 1000"))
+	require.Equal(t, "t|t|t", s.row("SELECT pg_indexes_size('t') = pg_relation_size('t_a') + pg_relation_size('t_b'), pg_total_relation_size('t') = pg_table_size('t') + pg_indexes_size('t'), pg_relation_size('t') = pg_table_size('t')"))
+	require.Equal(t, "t|t|t", s.row("SELECT pg_indexes_size('v') = pg_total_relation_size('v_a'), pg_indexes_size('w') = 0, pg_indexes_size('t_a') = 0"))
+	require.Equal(t, "t", s.row("SELECT pg_database_size(current_database()) >= pg_total_relation_size('t') + pg_total_relation_size('v')"))
+	require.Equal(t, "t", s.row("SELECT relpages > 10 FROM pg_class WHERE relname = 't_a'"))
+	d.crash()
+	require.Equal(t, "t", d.connect().row("SELECT pg_relation_size('t_a') > 100000"))
 }

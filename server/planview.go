@@ -212,5 +212,10 @@ func (s *Server) relationSize(id uint64) int64 {
 	if r, ok := s.engine.Relation(id); ok {
 		return r.Bytes()
 	}
+	if o, ok := s.catalog.Snapshot().Get(id); ok && o.Index != nil {
+		if r, ok := s.engine.Relation(o.Index.Table); ok {
+			return r.IndexBytes(id)
+		}
+	}
 	return 0
 }

@@ -111,11 +111,19 @@ func jobsRelation(s *Server) [][]types.Datum {
 		m := j.Metrics()
 		lag := j.Behind().Milliseconds()
 		rows = append(rows, []types.Datum{
-			int8d(int64(j.Spec.ID)), text(j.Spec.Name), text(jobKind(j)), text(j.Status().String()), errText(j.Err()),
+			int8d(int64(j.Spec.ID)), text(s.jobName(j)), text(jobKind(j)), text(j.Status().String()), errText(j.Err()),
 			int8d(int64(j.Epoch())), int8d(lag), int8d(int64(j.Spec.Parallelism)), int8d(exec.StateBytes(m)), text(string(j.Spec.Backend)), int8d(int64(j.Restarts())),
 		})
 	}
 	return rows
+}
+
+// jobName is the name that the job's relation has now.
+func (s *Server) jobName(j *exec.Job) string {
+	if o, ok := s.catalog.Snapshot().Get(j.Spec.ID); ok {
+		return o.Name
+	}
+	return j.Spec.Name
 }
 
 // jobKind is what a job keeps up to date.
@@ -194,7 +202,7 @@ func errorsRelation(s *Server, late bool) [][]types.Datum {
 				row = types.NullDatum(types.JSONB)
 			}
 			rows = append(rows, []types.Datum{
-				int8d(int64(j.Spec.ID)), text(j.Spec.Name), int8d(int64(e.Operator)), text(e.Name), text(string(e.Code)), text(e.Message), row, int8d(e.Weight),
+				int8d(int64(j.Spec.ID)), text(s.jobName(j)), int8d(int64(e.Operator)), text(e.Name), text(string(e.Code)), text(e.Message), row, int8d(e.Weight),
 			})
 		}
 	}

@@ -85,6 +85,8 @@ type CatalogInfo interface {
 	Comment(oid uint32, class string, sub int32) (string, bool)
 	// RelationSize returns the bytes that a relation takes, or a database when oid is that of one.
 	RelationSize(oid uint32) (int64, bool)
+	// IndexesSize returns the bytes that the indexes of a relation take.
+	IndexesSize(oid uint32) (int64, bool)
 	DatabaseSize(name string) (int64, bool)
 	// SerialSequence returns the qualified name of the sequence that a column owns.
 	SerialSequence(table, column string, path []string) (name string, ok bool, err error)

@@ -259,15 +259,24 @@ func catalogFunctions(null, yes, no expr.Kernel) []entry {
 		return cat.IndexDefinition(uint32(c.int(0)), column, c.has(2) && c.bool(2))
 	})
 	condef := withCatalog(func(c *call, cat expr.CatalogInfo) (string, bool) { return cat.ConstraintDefinition(uint32(c.int(0))) })
-	size := each(func(c *call) error {
-		if cat := env(c.f).Catalog; cat != nil {
-			if n, ok := cat.RelationSize(uint32(c.int(0))); ok {
-				return c.setInt(n)
+	sized := func(of ...func(expr.CatalogInfo, uint32) (int64, bool)) expr.Kernel { // the sum
+		return each(func(c *call) error {
+			total, cat := int64(0), env(c.f).Catalog
+			for _, f := range of {
+				n, ok := int64(0), cat != nil
+				if ok {
+					n, ok = f(cat, uint32(c.int(0)))
+				}
+				if !ok {
+					c.setNull()
+					return nil
+				}
+				total += n
 			}
-		}
-		c.setNull()
-		return nil
-	})
+			return c.setInt(total)
+		})
+	}
+	size := sized(expr.CatalogInfo.RelationSize)
 	databaseSize := each(func(c *call) error { // there is one database, in one tablespace
 		if cat, e := env(c.f).Catalog, env(c.f); cat != nil {
 			if n, ok := cat.DatabaseSize(e.Database); ok {
@@ -311,8 +320,8 @@ func catalogFunctions(null, yes, no expr.Kernel) []entry {
 		fn("pg_get_statisticsobjdef_columns(oid)", "", null), fn("pg_get_statisticsobjdef(oid)", "", null),
 		fn("pg_get_partition_constraintdef(oid)", "", null), fn("pg_get_replica_identity_index(regclass)", "", null),
 		fn("pg_relation_is_publishable(regclass)", "", no), fn("pg_partition_root(regclass)", "", null), fn("pg_relation_filenode(regclass)", "", null),
-		fn("pg_relation_size(regclass)", "", size), fn("pg_relation_size(regclass,text)", "", size), fn("pg_total_relation_size(regclass)", "", size),
-		fn("pg_table_size(regclass)", "", size), fn("pg_indexes_size(regclass)", "", each(func(c *call) error { return c.setInt(0) })),
+		fn("pg_relation_size(regclass)", "", size), fn("pg_relation_size(regclass,text)", "", size), fn("pg_total_relation_size(regclass)", "", sized(expr.CatalogInfo.RelationSize, expr.CatalogInfo.IndexesSize)),
+		fn("pg_table_size(regclass)", "", size), fn("pg_indexes_size(regclass)", "", sized(expr.CatalogInfo.IndexesSize)),
 		fn("pg_database_size(oid)", "", size), fn("pg_tablespace_size(oid)", "", databaseSize), fn("pg_tablespace_size(name)", "", databaseSize),
 		fn("pg_database_size(name)", "", each(func(c *call) error {
 			cat := env(c.f).Catalog
