@@ -18,6 +18,8 @@ func PlanInsert(s *sql.Insert, o Options) (p *PlannedChange, err error) {
 func (b *binder) insert(s *sql.Insert) (*PlannedChange, error) {
 	if s.Query != nil {
 		b.changes = s.Query.Changes
+	} else if s.With != nil {
+		b.changes = s.With.Changes
 	}
 	rel, err := b.target(s.Table, "insert into")
 	if err != nil {
@@ -131,7 +133,13 @@ func (b *binder) insertRows(s *sql.Insert, rel *Relation, cols []int) (n *node, 
 		return nil
 	}
 	if s.Query == nil {
-		return b.md.dual(), row, b.rootEnv(), fill()
+		ev = b.rootEnv()
+		if s.With != nil {
+			if ev, err = b.with(pgext.QueryOf(s.With.Stmt).With, ev); err != nil {
+				return nil, nil, nil, err
+			}
+		}
+		return b.md.dual(), row, ev, fill()
 	}
 	q := pgext.QueryOf(s.Query.Stmt)
 	if q.Values != nil && len(q.OrderBy) == 0 && q.Limit == nil {

@@ -47,7 +47,7 @@ func (p *parser) insert(w *translate.With) Statement {
 		}
 		s.Query = p.query(p.InsertSource(w))
 	} else if w != nil {
-		p.Unsupported("WITH before INSERT .. DEFAULT VALUES", "Name the columns: INSERT .. SELECT.")
+		s.With = p.query(p.WithOnly(w))
 	}
 	if c := p.Cur(); p.Commit(1, "on", "conflict") {
 		s.OnConflict = p.onConflict(c.Pos)

@@ -135,6 +135,7 @@ type Insert struct {
 	Columns    []Ident
 	Targets    *Query // SELECT of Columns with the subscripts behind them, see pgext.AssignTargets; nil when none has any
 	Overriding string // "", "system", "user"
+	With       *Query // the WITH clause in front of DEFAULT VALUES
 	Query      *Query // nil for DEFAULT VALUES; DEFAULT in a VALUES row is pgext.Default
 	OnConflict *OnConflict
 	Returning  *Query

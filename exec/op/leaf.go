@@ -28,12 +28,21 @@ type valuesLeaf struct{ node *plan.Node }
 
 func (l valuesLeaf) Run(ctx *Context, out Emitter) error {
 	b := newOutBuf(l.node.Schema.Types())
+	var values []types.Datum
+rows:
 	for _, row := range l.node.Values.Rows {
-		for i, e := range row {
+		values = values[:0]
+		for _, e := range row {
 			d, err := expr.EvalConst(e, ctx.Env, ctx.Lib)
 			if err != nil {
-				return err
+				if err := ctx.Errors.Report(l.node, err, nil, 0, 1); err != nil {
+					return err
+				}
+				continue rows
 			}
+			values = append(values, d)
+		}
+		for i, d := range values {
 			b.c.Cols[i].AppendDatum(d)
 		}
 		if err := b.push(1, out); err != nil {
@@ -53,12 +62,17 @@ func (l seriesLeaf) Run(ctx *Context, out Emitter) error {
 		return err
 	}
 	one := &types.Chunk{N: 1}
+	// The set cannot be computed: that is one bad row.
+	bad := func(err error) error { return ctx.Errors.Report(l.node, err, nil, 0, 1) }
 	if err := p.Prepare(one, ctx.Env, nil); err != nil {
-		return err
+		return bad(err)
 	}
 	rows, err := p.Start(0)
-	if err != nil || rows == nil {
-		return err
+	if err != nil {
+		return bad(err)
+	}
+	if rows == nil {
+		return nil
 	}
 	results := len(p.Types())
 	b := newOutBuf(l.node.Schema.Types())
@@ -66,7 +80,10 @@ func (l seriesLeaf) Run(ctx *Context, out Emitter) error {
 	for {
 		n, err := rows.Next(b.c.Cols[:results], types.MaxChunkRows-b.c.N)
 		if err != nil {
-			return err
+			if err := bad(err); err != nil {
+				return err
+			}
+			n = 0
 		}
 		if n == 0 {
 			return b.flush(out)

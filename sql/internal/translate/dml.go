@@ -42,6 +42,11 @@ func (p *Parser) InsertSource(w *With) *Part {
 	return p.part(start, seq(0, append(k, q.render())...))
 }
 
+// WithOnly is a query that has the clause w and no columns.
+func (p *Parser) WithOnly(w *With) *Part {
+	return p.part(w.start, seq(0, w.f, fSpace, lit("SELECT 1")))
+}
+
 // ConflictTarget parses the list of ON CONFLICT behind its "(", with its WHERE.
 func (p *Parser) ConflictTarget() *Part {
 	start := p.I
