@@ -12,5 +12,6 @@
 //
 //	go test -tags e2e -v ./e2e/differential -run 'TestDifferential/jsonb'
 //
-// STREAMDB_DIFFERENTIAL_MESSAGES=1 also prints the errors that agree in SQLSTATE but not in wording.
+// STREAMDB_DIFFERENTIAL_MESSAGES=1 also prints the errors that agree in SQLSTATE but not in wording,
+// STREAMDB_DIFFERENTIAL_ACCEPTED=1 the accepted differences.
 package differential

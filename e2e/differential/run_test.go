@@ -156,6 +156,9 @@ func (s *suite) run(t *testing.T, sc *script) {
 			n.equal++
 		case accepted:
 			n.accepted++
+			if os.Getenv("STREAMDB_DIFFERENTIAL_ACCEPTED") != "" {
+				fmt.Printf("%s: %s;\n%s\n", sc.family, sql, difference)
+			}
 		default:
 			n.different++
 			t.Errorf("%s;\n%s", sql, difference)

@@ -510,7 +510,12 @@ func (x *pathRun) likeRegex(n *types.PathNode, a, _ pathItem) truth {
 		x.err = err
 		return isUnknown
 	}
-	return truthOf(re.MatchString(a.tree.Str))
+	found, err := re.match(a.tree.Str)
+	if err != nil {
+		x.err = err
+		return isUnknown
+	}
+	return truthOf(found)
 }
 
 // pathRegexFlags turns the flags of like_regex into those of regular expressions.

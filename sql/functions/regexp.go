@@ -14,8 +14,7 @@ import (
 // maxCachedPatterns bounds the compiled patterns that one call keeps when the pattern varies from row to row.
 const maxCachedPatterns = 64
 
-// regexpFunctions lists regular expressions. Patterns are PostgreSQL's advanced ones as far as they are regular: back references and
-// look-around are refused.
+// regexpFunctions lists regular expressions. Patterns are PostgreSQL's advanced ones.
 func regexpFunctions() []entry {
 	var out []entry
 	for _, t := range [...]string{"text", "name", "bpchar"} {
@@ -54,16 +53,16 @@ func regexpFunctions() []entry {
 	)
 }
 
-type regexCache map[string]*regexp.Regexp
+type regexCache map[string]*pattern
 
 // compiled returns the pattern from the call's cache.
-func compiled(f *expr.Frame, pattern, flags string) (*regexp.Regexp, error) {
+func compiled(f *expr.Frame, source, flags string) (*pattern, error) {
 	cache, _ := f.State.(regexCache)
-	key := flags + "\x00" + pattern
+	key := flags + "\x00" + source
 	if re, ok := cache[key]; ok {
 		return re, nil
 	}
-	re, err := compileRegexp(pattern, flags)
+	re, err := compileRegexp(source, flags)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +74,7 @@ func compiled(f *expr.Frame, pattern, flags string) (*regexp.Regexp, error) {
 	return re, nil
 }
 
-func compileRegexp(pattern, flags string) (*regexp.Regexp, error) {
+func compileRegexp(source, flags string) (*pattern, error) {
 	mode := "s"
 	literal := false
 	for _, c := range flags {
@@ -94,52 +93,84 @@ func compileRegexp(pattern, flags string) (*regexp.Regexp, error) {
 		case 'q':
 			literal = true
 		case 'x':
-			pattern = stripExpanded(pattern)
+			source = stripExpanded(source)
 		default:
 			return nil, pgerr.Newf(pgerr.InvalidParameterValue, "invalid regular expression option: %q", string(c))
 		}
 	}
 	if !literal {
 		// Options at the start, as in (?i)abc, follow those of the flags argument.
-		if end := strings.IndexByte(pattern, ')'); strings.HasPrefix(pattern, "(?") && end > 2 && strings.Trim(pattern[2:end], "bceimnpqstwx") == "" {
-			return compileRegexp(pattern[end+1:], flags+pattern[2:end])
+		if end := strings.IndexByte(source, ')'); strings.HasPrefix(source, "(?") && end > 2 && strings.Trim(source[2:end], "bceimnpqstwx") == "" {
+			return compileRegexp(source[end+1:], flags+source[2:end])
 		}
 	}
-	if rest, ok := strings.CutPrefix(pattern, "***="); ok {
-		pattern, literal = rest, true
+	if rest, ok := strings.CutPrefix(source, "***="); ok {
+		source, literal = rest, true
 	}
-	pattern = strings.TrimPrefix(pattern, "***:")
-	source := regexp.QuoteMeta(pattern)
-	lazy := false
-	if !literal {
-		var err error
-		if source, lazy, err = translateRegexp(pattern); err != nil {
-			return nil, err
-		}
-	}
+	source = strings.TrimPrefix(source, "***:")
 	if mode != "" {
-		source = "(?" + mode + ")" + source
+		mode = "(?" + mode + ")"
 	}
-	re, err := regexp.Compile(source)
-	if err != nil {
-		reason := err.Error()
-		if i := strings.LastIndex(reason, ": "); i >= 0 && strings.HasPrefix(reason, "error parsing regexp: ") {
-			reason = strings.TrimPrefix(reason, "error parsing regexp: ")
-		}
-		if strings.Contains(reason, "missing closing )") || strings.Contains(reason, "unexpected )") {
-			reason = "parentheses () not balanced"
-		} else if strings.Contains(reason, "missing closing ]") {
-			reason = "brackets [] not balanced"
-		} else if strings.Contains(reason, "missing argument to repetition") {
-			reason = "quantifier operand invalid"
-		}
-		return nil, pgerr.Newf(pgerr.InvalidRegularExpression, "invalid regular expression: %s", reason)
+	if literal {
+		re, err := linearPattern(mode+regexp.QuoteMeta(source), true)
+		return re, badRegexp(err)
 	}
-	if !lazy {
+	t := translation{}
+	if err := t.translate(source); err != nil {
+		return nil, err
+	}
+	re := &pattern{}
+	if !t.back {
+		var err error
 		// Without non-greedy quantifiers PostgreSQL takes the longest of the leftmost matches.
-		re.Longest()
+		if re, err = linearPattern(mode+t.out.String(), !t.lazy); err != nil {
+			return nil, badRegexp(err)
+		}
+		if !t.asserts {
+			return re, nil
+		}
+		re.words = t.words
 	}
-	return re, nil
+	b := translation{back: true, multiline: strings.Contains(mode, "m")}
+	if err := b.translate(source); err != nil {
+		return nil, err
+	}
+	var err error
+	re.back, err = compileBacktracker(mode+b.out.String(), !b.lazy)
+	return re, badRegexp(err)
+}
+
+// badRegexp words a library's error as PostgreSQL does.
+func badRegexp(err error) error {
+	if err == nil {
+		return nil
+	}
+	reason := err.Error()
+	for _, r := range [...][2]string{
+		{"missing closing )", "parentheses () not balanced"},
+		{"unexpected )", "parentheses () not balanced"},
+		{"ot enough )", "parentheses () not balanced"},
+		{"oo many )", "parentheses () not balanced"},
+		{"missing closing ]", "brackets [] not balanced"},
+		{"nterminated []", "brackets [] not balanced"},
+		{"missing argument to repetition", "quantifier operand invalid"},
+		{"nested repetition", "quantifier operand invalid"},
+		{"ested quantifier", "quantifier operand invalid"},
+		{"uantifier", "quantifier operand invalid"},
+		{"invalid repeat count", "invalid repetition count(s)"},
+		{"llegal {x,y}", "invalid repetition count(s)"},
+		{"invalid character class range: `[:", "invalid character class"},
+		{"invalid character class range", "invalid character range"},
+		{"range in reverse order", "invalid character range"},
+	} {
+		if strings.Contains(reason, r[0]) {
+			return pgerr.Newf(pgerr.InvalidRegularExpression, "invalid regular expression: %s", r[1])
+		}
+	}
+	if i := strings.LastIndex(reason, ": "); i >= 0 && strings.HasPrefix(reason, "error parsing regexp: ") {
+		reason = strings.TrimPrefix(reason, "error parsing regexp: ")
+	}
+	return pgerr.Newf(pgerr.InvalidRegularExpression, "invalid regular expression: %s", reason)
 }
 
 // stripExpanded removes white space and comments (option x).
@@ -172,35 +203,51 @@ func stripExpanded(p string) string {
 
 const wordClass = `\p{L}\p{N}_`
 
-// translateRegexp rewrites PostgreSQL's escapes to Go's; lazy tells whether a non-greedy quantifier occurs.
-func translateRegexp(p string) (out string, lazy bool, err error) {
-	var b strings.Builder
+// translation rewrites a pattern of PostgreSQL's for a library.
+type translation struct {
+	out       strings.Builder
+	lazy      bool // there is a non-greedy quantifier
+	back      bool // there are back references or look-around
+	asserts   bool // something is asserted about what is before or behind
+	words     bool // boundaries of words are
+	multiline bool // for back: $ also matches at the ends of lines
+}
+
+func (t *translation) translate(p string) error {
+	b := &t.out
 	inClass := false
+	groups, around, depth := 0, 0, 0 // groups that have begun; depth of parentheses, and of the outermost look-around, 0 for none
 	for i := 0; i < len(p); i++ {
 		c := p[i]
 		switch {
 		case c == '\\':
 			i++
 			if i >= len(p) {
-				return "", false, pgerr.Newf(pgerr.InvalidRegularExpression, `invalid regular expression: invalid escape \ sequence`)
+				return pgerr.Newf(pgerr.InvalidRegularExpression, `invalid regular expression: invalid escape \ sequence`)
 			}
 			if n := map[byte]int{'u': 4, 'U': 8}[p[i]]; n > 0 && i+n < len(p) && isHex(p[i+1:i+1+n]) {
 				b.WriteString(`\x{` + p[i+1:i+1+n] + "}")
 				i += n
 				continue
 			}
-			if p[i] >= '1' && p[i] <= '9' && !inClass && strings.Count(p[:i], "(") < int(p[i]-'0') {
-				return "", false, pgerr.Newf(pgerr.InvalidRegularExpression, "invalid regular expression: invalid backreference number")
+			if group, digits := referenced(p[i:], groups); digits > 0 && !inClass {
+				if group > groups || around > 0 {
+					return pgerr.Newf(pgerr.InvalidRegularExpression, "invalid regular expression: invalid backreference number")
+				}
+				t.back = true
+				b.WriteString(`(?:\` + strconv.Itoa(group) + ")")
+				i += digits - 1
+				continue
 			}
-			if err := translateEscape(&b, p[i], inClass); err != nil {
-				return "", false, err
+			if err := t.escape(p[i], inClass); err != nil {
+				return err
 			}
 		case inClass:
 			switch {
 			case c == '[' && i+1 < len(p) && p[i+1] == ':':
 				end := strings.Index(p[i:], ":]")
 				if end < 0 {
-					return "", false, pgerr.Newf(pgerr.InvalidRegularExpression, "invalid regular expression: brackets [] not balanced")
+					return pgerr.Newf(pgerr.InvalidRegularExpression, "invalid regular expression: brackets [] not balanced")
 				}
 				b.WriteString(posixClass(p[i+2 : i+end]))
 				i += end + 1
@@ -219,7 +266,9 @@ func translateRegexp(p string) (out string, lazy bool, err error) {
 				b.WriteByte(c)
 			}
 		case strings.HasPrefix(p[i:], "[[:<:]]") || strings.HasPrefix(p[i:], "[[:>:]]"):
-			b.WriteString(`\b`)
+			if err := t.escape(map[bool]byte{true: 'm', false: 'M'}[p[i+3] == '<'], false); err != nil {
+				return err
+			}
 			i += len("[[:<:]]") - 1
 		case c == '[':
 			inClass = true
@@ -232,20 +281,54 @@ func translateRegexp(p string) (out string, lazy bool, err error) {
 				b.WriteString(`\]`)
 				i++
 			}
-		case strings.HasPrefix(p[i:], "(?=") || strings.HasPrefix(p[i:], "(?!") || strings.HasPrefix(p[i:], "(?<=") || strings.HasPrefix(p[i:], "(?<!"):
-			return "", false, pgerr.Newf(pgerr.FeatureNotSupported, "look-around in regular expressions is not supported").WithHint("Match the surroundings and extract the part with parentheses.")
+		case c == '(':
+			open := lookAround(p[i:])
+			depth++
+			switch {
+			case open != "":
+				t.back = true
+				if around == 0 {
+					around = depth
+				}
+				b.WriteString(open)
+				i += len(open) - 1
+			case strings.HasPrefix(p[i:], "(?"):
+				b.WriteByte(c)
+			case around > 0:
+				// Parentheses inside of look-around do not capture.
+				b.WriteString("(?:")
+			default:
+				groups++
+				b.WriteByte(c)
+			}
+		case c == ')':
+			if depth == around {
+				around = 0
+				if i+1 < len(p) && strings.IndexByte("*+?{", p[i+1]) >= 0 {
+					return pgerr.Newf(pgerr.InvalidRegularExpression, "invalid regular expression: quantifier operand invalid")
+				}
+			}
+			depth--
+			b.WriteByte(c)
+		case c == '$' || c == '^':
+			t.asserts = true
+			if c == '$' && t.back && !t.multiline {
+				b.WriteString(`\z`)
+			} else {
+				b.WriteByte(c)
+			}
 		case c == '*' && i > 0 && p[i-1] == '^' && (i < 2 || p[i-2] != '\\'):
-			return "", false, pgerr.Newf(pgerr.InvalidRegularExpression, "invalid regular expression: quantifier operand invalid")
+			return pgerr.Newf(pgerr.InvalidRegularExpression, "invalid regular expression: quantifier operand invalid")
 		case c == '{' && tooManyRepeats(p[i+1:]):
-			return "", false, pgerr.Newf(pgerr.InvalidRegularExpression, "invalid regular expression: invalid repetition count(s)")
+			return pgerr.Newf(pgerr.InvalidRegularExpression, "invalid regular expression: invalid repetition count(s)")
 		case c == '?' && i > 0 && strings.IndexByte("*+?}", p[i-1]) >= 0 && (i < 2 || p[i-2] != '\\'):
-			lazy = true
+			t.lazy = true
 			b.WriteByte(c)
 		default:
 			b.WriteByte(c)
 		}
 	}
-	return b.String(), lazy, nil
+	return nil
 }
 
 func isHex(s string) bool { return strings.Trim(s, "0123456789abcdefABCDEF") == "" }
@@ -281,7 +364,12 @@ func posixClass(name string) string {
 	return "[:" + name + ":]"
 }
 
-func translateEscape(b *strings.Builder, c byte, inClass bool) error {
+func (t *translation) escape(c byte, inClass bool) error {
+	b := &t.out
+	if strings.IndexByte("mMyYA", c) >= 0 && !inClass {
+		t.asserts = true
+		t.words = t.words || c != 'A'
+	}
 	switch c {
 	case 'w':
 		if inClass {
@@ -291,7 +379,12 @@ func translateEscape(b *strings.Builder, c byte, inClass bool) error {
 		}
 	case 'W':
 		b.WriteString("[^" + wordClass + "]")
-	case 'y', 'm', 'M':
+	case 'm', 'M':
+		b.WriteString(`\b`)
+		if t.back {
+			b.WriteString(map[byte]string{'m': "(?=[" + wordClass + "])", 'M': "(?<=[" + wordClass + "])"}[c])
+		}
+	case 'y':
 		b.WriteString(`\b`)
 	case 'Y':
 		b.WriteString(`\B`)
@@ -303,8 +396,6 @@ func translateEscape(b *strings.Builder, c byte, inClass bool) error {
 		b.WriteString(`\x08`)
 	case 'e':
 		b.WriteString(`\x1b`)
-	case '1', '2', '3', '4', '5', '6', '7', '8', '9':
-		return pgerr.Newf(pgerr.FeatureNotSupported, "back references in regular expressions are not supported")
 	default:
 		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c < utf8.RuneSelf {
 			b.WriteByte('\\')
@@ -317,7 +408,7 @@ func translateEscape(b *strings.Builder, c byte, inClass bool) error {
 func regexKernel(flags string, not bool) expr.Kernel {
 	return func(f *expr.Frame, args []expr.Arg, out *types.Vector) {
 		a, b := args[0], args[1]
-		var re *regexp.Regexp
+		var re *pattern
 		last := ""
 		for i := range f.Len() {
 			r := f.Row(i)
@@ -330,7 +421,12 @@ func regexKernel(flags string, not bool) expr.Kernel {
 				}
 				last = p
 			}
-			out.Bool[r] = re.MatchString(a.Str[a.At(r)]) != not
+			found, err := re.match(a.Str[a.At(r)])
+			if err != nil {
+				f.Fail(out, r, err)
+				continue
+			}
+			out.Bool[r] = found != not
 		}
 	}
 }
@@ -363,7 +459,7 @@ func similarToRegexp(p, esc string) (string, error) {
 				quotes++
 				break
 			}
-			b.WriteString(regexp.QuoteMeta(next))
+			b.WriteString(`\` + next)
 		case inClass:
 			if ch == "]" {
 				inClass = false
@@ -391,7 +487,7 @@ func similarToRegexp(p, esc string) (string, error) {
 	return b.String(), nil
 }
 
-func (c *call) pattern(i int) (*regexp.Regexp, bool, error) {
+func (c *call) pattern(i int) (*pattern, bool, error) {
 	flags := ""
 	if c.has(i + 1) {
 		flags = c.str(i + 1)
@@ -431,7 +527,10 @@ func regexpMatch(c *call) error {
 	if global {
 		return pgerr.Newf(pgerr.InvalidParameterValue, "regexp_match() does not support the \"global\" option").WithHint("Use the regexp_matches function instead.")
 	}
-	m := re.FindStringSubmatchIndex(c.str(0))
+	m, err := re.find(c.str(0))
+	if err != nil {
+		return err
+	}
 	if m == nil {
 		c.setNull()
 		return nil
@@ -444,7 +543,10 @@ func regexpSubstr(c *call) error {
 	if err != nil {
 		return err
 	}
-	m := re.FindStringIndex(c.str(0))
+	m, err := re.find(c.str(0))
+	if err != nil {
+		return err
+	}
 	if m == nil {
 		c.setNull()
 		return nil
@@ -462,9 +564,13 @@ func regexpReplace(c *call) error {
 	if global {
 		limit = -1
 	}
+	matches, err := re.findAll(s, 0, limit)
+	if err != nil {
+		return err
+	}
 	var b strings.Builder
 	at := 0
-	for _, m := range re.FindAllStringSubmatchIndex(s, limit) {
+	for _, m := range matches {
 		b.WriteString(s[at:m[0]])
 		expandReplacement(&b, by, s, m)
 		at = m[1]
@@ -474,7 +580,7 @@ func regexpReplace(c *call) error {
 }
 
 // pattern3 is pattern for regexp_replace, whose flags come after the replacement.
-func (c *call) pattern3() (*regexp.Regexp, bool, error) {
+func (c *call) pattern3() (*pattern, bool, error) {
 	flags := ""
 	if c.has(3) {
 		flags = c.str(3)
@@ -506,17 +612,21 @@ func expandReplacement(b *strings.Builder, by, s string, m []int) {
 }
 
 // splitRegexp splits s at the matches; empty matches at the ends and right after a match split nothing.
-func splitRegexp(re *regexp.Regexp, s string) []types.Datum {
+func splitRegexp(re *pattern, s string) ([]types.Datum, error) {
+	matches, err := re.findAll(s, 0, -1)
+	if err != nil {
+		return nil, err
+	}
 	var out []types.Datum
 	at := 0
-	for _, m := range re.FindAllStringIndex(s, -1) {
+	for _, m := range matches {
 		if m[0] == m[1] && (m[0] == at && m[0] == 0 || m[0] == len(s) || m[0] == at) {
 			continue
 		}
 		out = append(out, textDatum(s[at:m[0]]))
 		at = m[1]
 	}
-	return append(out, textDatum(s[at:]))
+	return append(out, textDatum(s[at:])), nil
 }
 
 func regexpSplit(c *call) error {
@@ -527,7 +637,11 @@ func regexpSplit(c *call) error {
 	if global {
 		return pgerr.Newf(pgerr.InvalidParameterValue, "regexp_split_to_array() does not support the \"global\" option")
 	}
-	return c.setStr(textArray(splitRegexp(re, c.str(0))))
+	parts, err := splitRegexp(re, c.str(0))
+	if err != nil {
+		return err
+	}
+	return c.setStr(textArray(parts))
 }
 
 func substringRegexp(c *call) error {
@@ -538,9 +652,12 @@ func substringRegexp(c *call) error {
 	return c.firstGroup(re)
 }
 
-func (c *call) firstGroup(re *regexp.Regexp) error {
+func (c *call) firstGroup(re *pattern) error {
 	s := c.str(0)
-	m := re.FindStringSubmatchIndex(s)
+	m, err := re.find(s)
+	if err != nil {
+		return err
+	}
 	if m == nil || len(m) > 2 && m[2] < 0 {
 		c.setNull()
 		return nil

@@ -1,7 +1,6 @@
 package functions
 
 import (
-	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -43,7 +42,7 @@ func (c *call) intArg(i int, otherwise, least int64, name string) (int64, error)
 }
 
 // patternOf compiles the pattern of argument 1 with the flags of argument i for a function that gives g no meaning.
-func (c *call) patternOf(i int, function string) (*regexp.Regexp, error) {
+func (c *call) patternOf(i int, function string) (*pattern, error) {
 	flags := ""
 	if c.has(i) {
 		flags = c.str(i)
@@ -55,20 +54,11 @@ func (c *call) patternOf(i int, function string) (*regexp.Regexp, error) {
 }
 
 // matchesFrom returns the matches in s from character start on, with their groups, as byte offsets. What stands before is seen by \m and its like.
-func matchesFrom(re *regexp.Regexp, s string, start int64) [][]int {
+func matchesFrom(re *pattern, s string, start int64) ([][]int, error) {
 	if start > int64(utf8.RuneCountInString(s))+1 {
-		return nil
+		return nil, nil
 	}
-	from := charOffset(s, start-1)
-	out := re.FindAllStringSubmatchIndex(s[from:], -1)
-	for _, m := range out {
-		for i := range m {
-			if m[i] >= 0 {
-				m[i] += from
-			}
-		}
-	}
-	return out
+	return re.findAll(s, charOffset(s, start-1), -1)
 }
 
 func regexpCount(c *call) error {
@@ -80,7 +70,11 @@ func regexpCount(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.setInt(int64(len(matchesFrom(re, c.str(0), start))))
+	matches, err := matchesFrom(re, c.str(0), start)
+	if err != nil {
+		return err
+	}
+	return c.setInt(int64(len(matches)))
 }
 
 // group returns the byte range of a group of the n-th match, ok false when there is none.
@@ -119,7 +113,11 @@ func regexpInstr(c *call) error {
 		return err
 	}
 	s := c.str(0)
-	from, to, ok := group(matchesFrom(re, s, start), n, sub)
+	matches, err := matchesFrom(re, s, start)
+	if err != nil {
+		return err
+	}
+	from, to, ok := group(matches, n, sub)
 	if !ok {
 		return c.setInt(0)
 	}
@@ -147,7 +145,11 @@ func regexpSubstrFrom(c *call) error {
 		return err
 	}
 	s := c.str(0)
-	from, to, ok := group(matchesFrom(re, s, start), n, sub)
+	matches, err := matchesFrom(re, s, start)
+	if err != nil {
+		return err
+	}
+	from, to, ok := group(matches, n, sub)
 	if !ok {
 		c.setNull()
 		return nil
@@ -175,9 +177,13 @@ func regexpReplaceFrom(c *call) error {
 		return err
 	}
 	s, by := c.str(0), c.str(2)
+	matches, err := matchesFrom(re, s, start)
+	if err != nil {
+		return err
+	}
 	var b strings.Builder
 	at := 0
-	for i, m := range matchesFrom(re, s, start) {
+	for i, m := range matches {
 		if n != 0 && int64(i)+1 != n {
 			continue
 		}
@@ -194,7 +200,11 @@ func regexpLike(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.setBool(re.MatchString(c.str(0)))
+	found, err := re.match(c.str(0))
+	if err != nil {
+		return err
+	}
+	return c.setBool(found)
 }
 
 // parseIdent is parse_ident(name [, strict]): the parts of a qualified identifier.

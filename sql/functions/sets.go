@@ -209,7 +209,8 @@ func regexpTable(c *call) ([][]types.Datum, error) {
 	if err != nil {
 		return nil, err
 	}
-	return single(splitRegexp(re, c.str(0))), nil
+	parts, err := splitRegexp(re, c.str(0))
+	return single(parts), err
 }
 
 func regexpMatches(c *call) ([][]types.Datum, error) {
@@ -222,8 +223,12 @@ func regexpMatches(c *call) ([][]types.Datum, error) {
 		limit = -1
 	}
 	s := c.str(0)
+	matches, err := re.findAll(s, 0, limit)
+	if err != nil {
+		return nil, err
+	}
 	var out [][]types.Datum
-	for _, m := range re.FindAllStringSubmatchIndex(s, limit) {
+	for _, m := range matches {
 		out = append(out, []types.Datum{{Type: types.T(types.ArrayOf(types.OIDText)), Str: textArray(groups(s, m))}})
 	}
 	return out, nil

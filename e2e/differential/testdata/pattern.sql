@@ -160,3 +160,15 @@ select regexp_substr('foobar', '(o)|(z)', 1, 1, '', 2);
 --! list adv = 'a{2}' | 'a{2,3}?' | 'a*?b' | '(?i)ABC' | '\d+' | '\D' | '\s' | '\S+' | '\w\W' | '\mfoo\M' | '\yfoo\y' | '\Bo' | '\Aab' | 'c\Z' | '[[:digit:]]' | '[^[:space:]]+' | 'a|b|' | '(?:ab)+' | '(a)\1' | '(?=b)' | 'a(?!b)' | '(?<=a)b' | '(?<!a)b' | '[]a]' | '[a\]]' | 'x{0}' | '\x41' | '\u0041' | '\t' | 'a++' | '*a' | 'a{,2}' | '[' | '(' | ')' | 'a{3,2}' | '[z-a]' | '\' | '[[:foo:]]' | 'a{1000}' | '(?x) a b' | '***=a.b' | '***:ab' | '[[.a.]]' | '[[=a=]]' | '\1' | 'a\.b' | '^*' | '$a' | '[a-]' | '(?n)a.b' | '[\d]' | '[\w]+'
 --! list sub = 'aab' | 'foo bar' | 'abcabc' | 'a.b' | 'A1 b2'
 select regexp_match({sub}, {adv});
+-- Back references and look-around: the longest of the leftmost matches, without non-greedy quantifiers.
+--! list look = '(\w)\1' | '(a?)(ab)?(?=c|$)' | '(?:a|ab)(?=c)' | '(?:a|ab|abc)(?!z)' | '(a|b)*?\1' | '(\w+) \1' | '^(.*)\1$' | '(?i)(a)\1' | '(?<=(a)b)c' | '(?=(b))(.)\1' | '(a)(b)\2\1' | '(?<!\w)a' | 'a(?=.*b)' | '(?!.*c)^' | '(a*)(?=b)(\1b)?' | '\mab(?!c)' | '(?<=\s)\S+' | 'b$(?<=ab)' | '([bc])(?:\1|x)' | '(a)\2' | '\1(a)' | '(?=a\1)' | '(?=a' | '(?<=a)*' | '(x)?\1a' | '((a)(b))\3' | '(?:b|bc)(?<=b.?)' | '(?n)(?<=a).' | '(?<![a-c])[a-z](?![a-c])' | '(?x) (a) \1 # double'
+--! list text = 'aab' | 'foo foo bar' | 'abcabc' | '' | 'abba ABBA' | E'a\nab\n' | 'ää öö aßaß'
+select regexp_match({text}, {look});
+select regexp_replace({text}, {look}, '<\&|\1>', 'g'), regexp_replace({text}, {look}, '-');
+select regexp_count({text}, {look}), regexp_like({text}, {look}), {text} ~ {look}, {text} !~* {look}, regexp_split_to_array({text}, {look}), substring({text} from {look}), regexp_instr({text}, {look}), regexp_substr({text}, {look}, 1, 2);
+select regexp_matches({text}, {look}, 'gi');
+-- Empty matches right after another one count.
+--! list optional = 'o*' | '\w*' | 'b?' | '\w+|\y' | '(x)?' | '(o*)(b)?' | 'a*?' | '$' | '^' | '|o' | '(?n)^|$' | 'ö*'
+--! list word = 'foo bar' | 'ooo' | '' | 'xöö ab' | E'a\nb'
+select regexp_replace({word}, {optional}, '<\&>', 'g'), regexp_count({word}, {optional}), regexp_split_to_array({word}, {optional}), regexp_instr({word}, {optional}, 1, 3), regexp_replace({word}, {optional}, 'X', 2, 2);
+select regexp_matches({word}, {optional}, 'g');
