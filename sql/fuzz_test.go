@@ -31,7 +31,8 @@ func FuzzParse(f *testing.F) {
 		for _, st := range stmts {
 			if q, ok := st.(*Query); ok && len(q.Changes) == 0 {
 				printed := sqlprint.Query(pgext.QueryOf(q.Stmt))
-				if _, err := Parse(printed); err != nil {
+				// Printing adds parentheses, and with them depth.
+				if _, err := Parse(printed); err != nil && pgerr.CodeOf(err) != pgerr.StatementTooComplex {
 					t.Fatalf("%q prints as %q: %v", text, printed, err)
 				}
 			}
