@@ -92,8 +92,9 @@ func (d *dispatch) mayMove(snap *catalog.Snapshot, old, f *catalog.Function) err
 			return pgerr.Newf(pgerr.DuplicateFunction, "function %s already exists in schema \"%s\"", strings.ReplaceAll(title, ",", ", "), f.Schema)
 		}
 	}
-	if us := d.usersOf(snap, d.functionUser(old)); len(us) > 0 {
-		return pgerr.Newf(pgerr.FeatureNotSupported, "cannot rename function %s because %s uses it by name", d.describeFunction(old), us[0].text).
+	g := &dependency{d: d, snap: snap, uses: map[string][]uint64{}}
+	if us := g.dependents(&thing{kind: thingFunction, f: old}); len(us) > 0 {
+		return pgerr.Newf(pgerr.FeatureNotSupported, "cannot rename function %s because %s uses it by name", d.describeFunction(old), d.nameOf(&us[0].thing)).
 			WithHint("Make the function under the new name, and the other object anew.")
 	}
 	return nil
