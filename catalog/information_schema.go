@@ -32,14 +32,18 @@ func isCatalogName(d *SystemData, w *rowWriter) {
 
 func isSchemata(d *SystemData, w *rowWriter) {
 	for _, n := range d.Snap.Namespaces() {
-		w.strs("catalog_name", d.Database, "schema_name", n.Name, "schema_owner", OwnerRole)
+		x := n.Securable()
+		if !d.usable(x.Owner) && d.Snap.Has(d.Role, x, AllPrivileges(ClassSchema)) == 0 {
+			continue
+		}
+		w.strs("catalog_name", d.Database, "schema_name", n.Name, "schema_owner", d.roleName(ownerOf(x.Owner)))
 		w.end()
 	}
 }
 
 func isTables(d *SystemData, w *rowWriter) {
 	for _, r := range d.relations() {
-		if !inInformationSchema(r) {
+		if !inInformationSchema(r) || !d.visible(r) {
 			continue
 		}
 		d.table(w, "table", r)
@@ -59,11 +63,11 @@ func isTables(d *SystemData, w *rowWriter) {
 
 func isViews(d *SystemData, w *rowWriter) {
 	for _, r := range d.relations() {
-		if r.kind != 'v' {
+		if r.kind != 'v' || !d.visible(r) {
 			continue
 		}
 		d.table(w, "table", r)
-		if r.object != nil {
+		if r.object != nil && d.usable(r.owner()) {
 			w.str("view_definition", viewDefinition(r.object))
 		}
 		w.str("check_option", "NONE")
@@ -80,7 +84,7 @@ func isViewTableUsage(d *SystemData, w *rowWriter) {
 			continue
 		}
 		for _, id := range r.object.DependsOn {
-			if o, ok := d.Snap.Get(id); ok {
+			if o, ok := d.Snap.Get(id); ok && d.usable(o.Owner) {
 				d.table(w, "view", r)
 				d.table(w, "table", objectRelation(o))
 				w.end()
@@ -95,6 +99,9 @@ func isColumns(d *SystemData, w *rowWriter) {
 			continue
 		}
 		for _, a := range r.columns {
+			if !d.visibleColumn(r, a) {
+				continue
+			}
 			d.table(w, "table", r)
 			w.str("column_name", a.Name)
 			w.int("ordinal_position", a.num)
@@ -281,6 +288,9 @@ func (d *SystemData) constraints(r *relation) []constraint {
 
 func isTableConstraints(d *SystemData, w *rowWriter) {
 	for _, r := range d.relations() {
+		if !d.changeable(r) {
+			continue
+		}
 		for _, c := range d.constraints(r) {
 			w.strs("constraint_catalog", d.Database, "constraint_schema", r.schema, "constraint_name", c.name, "constraint_type", c.kind)
 			d.table(w, "table", r)
@@ -294,6 +304,9 @@ func isTableConstraints(d *SystemData, w *rowWriter) {
 
 func isCheckConstraints(d *SystemData, w *rowWriter) {
 	for _, r := range d.relations() {
+		if !d.usable(r.owner()) {
+			continue
+		}
 		for _, c := range d.constraints(r) {
 			if c.kind != "CHECK" {
 				continue
@@ -306,6 +319,9 @@ func isCheckConstraints(d *SystemData, w *rowWriter) {
 
 func isKeyColumnUsage(d *SystemData, w *rowWriter) {
 	for _, r := range d.userRelations() {
+		if !d.visible(r) {
+			continue
+		}
 		for _, x := range d.indexes(r) {
 			if !x.def.Constraint {
 				continue
@@ -323,6 +339,9 @@ func isKeyColumnUsage(d *SystemData, w *rowWriter) {
 
 func isConstraintColumnUsage(d *SystemData, w *rowWriter) {
 	for _, r := range d.userRelations() {
+		if !d.usable(r.owner()) {
+			continue
+		}
 		for _, c := range d.constraints(r) {
 			for _, a := range c.columns {
 				d.table(w, "table", r)
@@ -335,6 +354,9 @@ func isConstraintColumnUsage(d *SystemData, w *rowWriter) {
 
 func isConstraintTableUsage(d *SystemData, w *rowWriter) {
 	for _, r := range d.userRelations() {
+		if !d.usable(r.owner()) {
+			continue
+		}
 		for _, x := range d.indexes(r) {
 			if !x.def.Constraint {
 				continue
@@ -342,53 +364,6 @@ func isConstraintTableUsage(d *SystemData, w *rowWriter) {
 			d.table(w, "table", r)
 			w.strs("constraint_catalog", d.Database, "constraint_schema", r.schema, "constraint_name", x.name)
 			w.end()
-		}
-	}
-}
-
-// privileges lists who may do what with a relation: the owner everything that its kind allows, everybody may read the system's.
-func privileges(r *relation) (grantee string, list []string) {
-	if r.sys != nil {
-		return "PUBLIC", []string{"SELECT"}
-	}
-	if r.kind == 'r' {
-		return OwnerRole, []string{"INSERT", "SELECT", "UPDATE", "DELETE", "TRUNCATE", "REFERENCES", "TRIGGER"}
-	}
-	return OwnerRole, []string{"SELECT"}
-}
-
-func isTablePrivileges(d *SystemData, w *rowWriter) {
-	for _, r := range d.relations() {
-		if !inInformationSchema(r) {
-			continue
-		}
-		grantee, list := privileges(r)
-		for _, p := range list {
-			w.strs("grantor", OwnerRole, "grantee", grantee, "privilege_type", p)
-			d.table(w, "table", r)
-			w.yes("is_grantable", r.sys == nil)
-			w.yes("with_hierarchy", p == "SELECT")
-			w.end()
-		}
-	}
-}
-
-func isColumnPrivileges(d *SystemData, w *rowWriter) {
-	for _, r := range d.relations() {
-		if !inInformationSchema(r) {
-			continue
-		}
-		grantee, list := privileges(r)
-		for _, a := range r.columns {
-			for _, p := range list {
-				if p == "DELETE" || p == "TRUNCATE" || p == "TRIGGER" {
-					continue
-				}
-				w.strs("grantor", OwnerRole, "grantee", grantee, "privilege_type", p, "column_name", a.Name)
-				d.table(w, "table", r)
-				w.yes("is_grantable", r.sys == nil)
-				w.end()
-			}
 		}
 	}
 }
@@ -419,16 +394,6 @@ func isCollations(d *SystemData, w *rowWriter) {
 func isCollationCharacterSet(d *SystemData, w *rowWriter) {
 	d.eachCollation(w, func(name string) { w.strs("collation_name", name, "character_set_name", charsetName) })
 }
-
-func isEnabledRoles(d *SystemData, w *rowWriter) {
-	for _, r := range d.authRoles() {
-		w.str("role_name", r.Name)
-		w.end()
-	}
-}
-
-// isApplicableRoles lists memberships of the current user: there are none.
-func isApplicableRoles(*SystemData, *rowWriter) {}
 
 func isForeignDataWrappers(d *SystemData, w *rowWriter) {
 	w.strs("foreign_data_wrapper_catalog", d.Database, "foreign_data_wrapper_name", wrapperName, "authorization_identifier", OwnerRole,

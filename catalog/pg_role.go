@@ -144,13 +144,17 @@ func (d *SystemData) acl(w *rowWriter, column string, list []ACL) {
 }
 
 // ownerName is the name of an owner.
-func (d *SystemData) ownerName(r *relation) string {
-	if r.object != nil {
-		if o, ok := d.Snap.Role(r.object.Owner); ok {
-			return o.Name
-		}
+func (d *SystemData) ownerName(r *relation) string { return d.roleName(r.owner()) }
+
+// roleName is the name of a role, everybody's is PUBLIC.
+func (d *SystemData) roleName(oid uint32) string {
+	if r, ok := d.Snap.roles[oid]; ok {
+		return r.Name
 	}
-	return OwnerRole
+	if oid == 0 {
+		return "PUBLIC"
+	}
+	return "unknown (OID=" + number(oid) + ")"
 }
 
 // owner is the OID of a relation's owner.

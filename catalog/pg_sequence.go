@@ -74,6 +74,9 @@ func pgSequences(d *SystemData, w *rowWriter) {
 func isSequences(d *SystemData, w *rowWriter) {
 	num := func(n int64) string { return strconv.FormatInt(n, 10) }
 	for _, r := range d.sequences(false) {
+		if !d.visible(r) {
+			continue
+		}
 		q := r.object.Sequence
 		d.table(w, "sequence", r)
 		t := types.T(types.OID(q.Type))

@@ -53,6 +53,7 @@ func (d *SystemData) enumTypes(w *rowWriter) {
 		}
 		oid := types.OID(e.OID)
 		form(oid, e.Name, "e", "E", "p", enumLen)
+		d.acl(w, "typacl", e.ACL)
 		w.bool("typbyval", true)
 		w.oid("typarray", uint32(types.ArrayOf(oid)))
 		procs(w, "typinput", "enum_in", "typoutput", "enum_out", "typreceive", "enum_recv", "typsend", "enum_send")
@@ -82,7 +83,7 @@ func pgEnum(d *SystemData, w *rowWriter) {
 
 func rowTypeForm(w *rowWriter, r *relation, space uint32) {
 	w.oid("typnamespace", space)
-	w.oid("typowner", ownerOID)
+	w.oid("typowner", r.owner())
 	w.int("typlen", -1)
 	w.bool("typisdefined", true)
 	w.strs("typdelim", ",", "typalign", "d", "typstorage", "x")

@@ -27,11 +27,10 @@ const (
 	PrivConnect
 )
 
-const privLetters = "arwdDxtXUCTc"
+const privLetters = functions.ACLLetters
 
-var privNames = [...]string{
-	"INSERT", "SELECT", "UPDATE", "DELETE", "TRUNCATE", "REFERENCES", "TRIGGER", "EXECUTE", "USAGE", "CREATE", "TEMPORARY", "CONNECT",
-}
+// privNames are the keywords in the order of the bits.
+var privNames = functions.ACLNames
 
 // String prints the letters of aclitem.
 func (p Privileges) String() string {
@@ -270,10 +269,7 @@ func (s *Snapshot) ACLText(a ACL) string {
 		case !ok:
 			return strconv.FormatUint(uint64(oid), 10)
 		}
-		if strings.Trim(r.Name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == "" {
-			return r.Name
-		}
-		return functions.QuoteIdent(r.Name)
+		return functions.ACLName(r.Name)
 	}
 	var b strings.Builder
 	b.WriteString(name(a.Grantee))

@@ -380,6 +380,7 @@ func (d *SystemData) userProcs(w *rowWriter) {
 		w.str("proname", f.Name)
 		w.oid("pronamespace", d.namespaceOID(f.Schema))
 		w.oid("proowner", ownerOf(f.Owner))
+		d.acl(w, "proacl", f.ACL)
 		w.oid("prolang", sqlLanguage)
 		w.float("procost", r.cost)
 		w.float("prorows", r.rows)

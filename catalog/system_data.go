@@ -33,6 +33,7 @@ type SystemData struct {
 	Snap     *Snapshot
 	Registry *functions.Registry
 	User     string // connected
+	Role     uint32 // that the session acts as; 0 is the superuser
 	Database string
 	// RowCount and Size tell what a relation, by id, holds; RowCount < 0 means unknown.
 	RowCount func(relation uint64) int64
@@ -110,6 +111,13 @@ var producers = map[string]producer{
 	"pg_catalog\x00pg_user":                 pgUser,
 	"pg_catalog\x00pg_views":                pgViews,
 
+	"information_schema\x00administrable_role_authorizations":     isAdministrable,
+	"information_schema\x00role_routine_grants":                   isRoleRoutineGrants,
+	"information_schema\x00role_udt_grants":                       isRoleUDTGrants,
+	"information_schema\x00role_usage_grants":                     isRoleUsageGrants,
+	"information_schema\x00routine_privileges":                    isRoutinePrivileges,
+	"information_schema\x00udt_privileges":                        isUDTPrivileges,
+	"information_schema\x00usage_privileges":                      isUsagePrivileges,
 	"information_schema\x00applicable_roles":                      isApplicableRoles,
 	"information_schema\x00character_sets":                        isCharacterSets,
 	"information_schema\x00check_constraints":                     isCheckConstraints,
@@ -126,8 +134,8 @@ var producers = map[string]producer{
 	"information_schema\x00information_schema_catalog_name":       isCatalogName,
 	"information_schema\x00key_column_usage":                      isKeyColumnUsage,
 	"information_schema\x00parameters":                            isParameters,
-	"information_schema\x00role_column_grants":                    isColumnPrivileges,
-	"information_schema\x00role_table_grants":                     isTablePrivileges,
+	"information_schema\x00role_column_grants":                    isRoleColumnGrants,
+	"information_schema\x00role_table_grants":                     isRoleTableGrants,
 	"information_schema\x00routines":                              isRoutines,
 	"information_schema\x00schemata":                              isSchemata,
 	"information_schema\x00sequences":                             isSequences,

@@ -238,7 +238,7 @@ func undefinedSystem(name string) error {
 func (ss *session) systemData() *catalog.SystemData {
 	s := ss.srv
 	return &catalog.SystemData{
-		Snap: ss.snapshot(), Registry: s.registry, User: ss.params.User, Database: databaseName, Size: s.relationSize,
+		Snap: ss.snapshot(), Registry: s.registry, User: ss.params.User, Role: ss.role(), Database: databaseName, Size: s.relationSize,
 		Path:          ss.vars.searchPath(),
 		SequenceValue: func(id uint64) (int64, bool, error) { return ss.sequences.Newest(uint32(id)) },
 		RowCount: func(id uint64) int64 {

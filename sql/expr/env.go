@@ -96,6 +96,27 @@ type CatalogInfo interface {
 	FunctionsNamed(schema, name string, path []string) []uint32
 	// FunctionText describes any function.
 	FunctionText(oid uint32, part FunctionPart, path []string) (text string, ok bool, err error)
+	// HasPrivilege answers has_table_privilege and its like; known is false where the answer is NULL.
+	HasPrivilege(q *PrivilegeQuery) (has, known bool, err error)
+	// HasRole answers pg_has_role.
+	HasRole(user, role Ref, privilege string) (bool, error)
+}
+
+// Ref names an object of the catalog, by its name or by its OID.
+type Ref struct {
+	Name  string
+	OID   uint32
+	Named bool
+}
+
+// PrivilegeQuery asks whether a user has one of the privileges of a list on an object.
+type PrivilegeQuery struct {
+	Kind       string // as in has_<kind>_privilege
+	User       Ref
+	Object     Ref
+	Column     Ref // OID is the column's number
+	Privileges string
+	Path       []string
 }
 
 // FunctionPart is what FunctionText prints.

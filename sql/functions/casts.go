@@ -328,8 +328,12 @@ func parseValue(f *expr.Frame, t types.Type, s string) (types.Datum, error) {
 		oid, err := parseReg(f.Env, t.OID, s)
 		return types.Datum{Type: t, Int: int64(oid)}, err
 	}
-	if t.OID == types.OIDJSONPath {
+	switch t.OID {
+	case types.OIDJSONPath:
 		return parsePath(s)
+	case types.OIDAclItem:
+		item, err := parseACLItem(env(f).Catalog, s)
+		return types.Datum{Type: t, Str: item.text(env(f).Catalog)}, err
 	}
 	return types.ParseText(f.Format(), t, s)
 }

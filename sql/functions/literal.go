@@ -37,7 +37,7 @@ func inputIsStable(oid types.OID, s string) bool {
 	}
 	switch t.OID {
 	case types.OIDTimestamptz, types.OIDTimetz, types.OIDRegclass, types.OIDRegproc, types.OIDRegprocedure, types.OIDRegtype,
-		types.OIDRegnamespace, types.OIDRegrole, types.OIDRegoper, types.OIDRegoperator, types.OIDRegcollation:
+		types.OIDRegnamespace, types.OIDRegrole, types.OIDRegoper, types.OIDRegoperator, types.OIDRegcollation, types.OIDAclItem:
 		return true
 	case types.OIDDate, types.OIDTimestamp, types.OIDTime:
 		return readsClock(s) || t.OID != types.OIDTime && (types.ReadsDateOrder(s) || t.OID != oid)

@@ -475,3 +475,8 @@ func typeName(cat expr.CatalogInfo, path []string, oid uint32) string {
 	}
 	return strconv.FormatUint(uint64(oid), 10)
 }
+
+// FindProcedure finds the OID of a function by its name and the types of its arguments, as regprocedure does.
+func FindProcedure(env *expr.Env, text string) (uint32, error) {
+	return parseReg(env, types.OIDRegprocedure, text)
+}

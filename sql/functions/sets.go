@@ -31,7 +31,7 @@ func setFunctions() []entry {
 		set("json_each(json)", rowsOf(rawEach(false))), set("json_each_text(json)", rowsOf(rawEach(true))),
 		set("json_object_keys(json)", rowsOf(rawKeys)),
 		set("pg_timezone_names()", rowsOf(timezoneNames)), set("pg_options_to_table(_text)", rowsOf(optionsTable)),
-		set("pg_get_keywords()", rowsOf(keywordRows)),
+		set("pg_get_keywords()", rowsOf(keywordRows)), set("aclexplode(_aclitem)", rowsOf(aclExplode)),
 		// There are no partitions and no extensions.
 		set("pg_partition_ancestors(regclass)", rowsOf(noRows)), set("pg_partition_tree(regclass)", rowsOf(noRows)),
 		set("pg_available_extensions()", rowsOf(noRows)), set("pg_available_extension_versions()", rowsOf(noRows)),

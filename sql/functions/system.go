@@ -83,7 +83,7 @@ func systemFunctions() []entry {
 	out = append(append(out, sessionFunctions()...), advisoryFunctions()...)
 	out = append(out, catalogFunctions(null, yes, no)...)
 	out = append(out, sequenceFunctions()...)
-	return append(out, privilegeFunctions(yes, own)...)
+	return append(out, privilegeFunctions()...)
 }
 
 const encodingUTF8 = 6
@@ -423,27 +423,6 @@ func functionIsVisible(c *call) error {
 		}
 	}
 	return c.setBool(true)
-}
-
-// privilegeFunctions answer that every privilege is there: privileges are checked where statements run.
-func privilegeFunctions(yes expr.Kernel, own func(id, sig, doc string, k expr.Kernel) entry) []entry {
-	var out []entry
-	objects := map[string][]string{
-		"table": {"text", "oid"}, "database": {"text", "oid"}, "schema": {"text", "oid"}, "function": {"text", "oid"}, "sequence": {"text", "oid"},
-		"tablespace": {"text", "oid"}, "type": {"text", "oid"}, "language": {"text", "oid"}, "any_column": {"text", "oid"},
-		"foreign_data_wrapper": {"text", "oid"}, "server": {"text", "oid"}, "column": {"text,text", "oid,text", "text,int2", "oid,int2"},
-	}
-	for name, args := range objects {
-		for _, a := range args {
-			for _, u := range [...]string{"", "name,", "oid,"} {
-				out = append(out, own("has_"+name+"_privilege("+u+a+",text)", "bool f t s", "whether a user has a privilege", yes))
-			}
-		}
-	}
-	for _, a := range [...]string{"name,text", "oid,text", "name,name,text", "oid,oid,text", "name,oid,text", "oid,name,text"} {
-		out = append(out, own("pg_has_role("+a+")", "", "", yes))
-	}
-	return out
 }
 
 func timezoneNames(c *call) ([][]types.Datum, error) {
