@@ -59,10 +59,16 @@ func pgStatActivity(d *SystemData, w *rowWriter) {
 	}
 	for _, s := range d.Sessions() {
 		w.oid("datid", databaseOID)
-		w.strs("datname", s.Database, "usename", s.User, "application_name", s.Application, "backend_type", "client backend")
+		w.strs("datname", s.Database, "usename", s.User, "application_name", s.Application)
 		w.int("pid", int64(s.PID))
 		if oid := d.roleOID(s.User); oid != 0 {
 			w.oid("usesysid", oid)
+		}
+		w.str("query", s.Query)
+		if !d.mayWatch(s.User) {
+			w.str("query", "<insufficient privilege>")
+			w.end()
+			continue
 		}
 		w.text("client_addr", s.ClientAddr)
 		if s.ClientPort != 0 {
@@ -76,9 +82,18 @@ func pgStatActivity(d *SystemData, w *rowWriter) {
 			w.strs("wait_event_type", "Client", "wait_event", "ClientRead")
 		}
 		w.text("state", s.State)
-		w.str("query", s.Query)
+		w.str("backend_type", "client backend")
 		w.end()
 	}
+}
+
+// mayWatch reports whether the session may see what the sessions of a user do.
+func (d *SystemData) mayWatch(user string) bool {
+	if d.super() || d.usable(RoleReadAllStats) {
+		return true
+	}
+	oid := d.roleOID(user)
+	return oid != 0 && d.usable(oid)
 }
 
 func pgStatDatabase(d *SystemData, w *rowWriter) {

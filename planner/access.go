@@ -21,6 +21,14 @@ type accesses struct {
 	origins map[int][]origin
 	view    uint64
 	target  int // the use that is the change itself
+	calls   []uint64
+}
+
+// call records a call of a user's function.
+func (a *accesses) call(f *Function) {
+	if !slices.Contains(a.calls, f.ID) {
+		a.calls = append(a.calls, f.ID)
+	}
 }
 
 // use begins the record of one more use.

@@ -109,6 +109,7 @@ func (x *exprCtx) routine(e *pgext.Call) (*Function, []*expr.Expr, error) {
 			WithHint("No function matches the given name and argument types. You might need to add explicit type casts.").At(pos)
 	}
 	f := fit[i]
+	b.md.access.call(f)
 	out := make([]*expr.Expr, len(f.Args))
 	for p, a := range orders[i] {
 		if a >= 0 {
@@ -201,10 +202,11 @@ func (b *binder) body(f *Function) (*bound, *frame, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	path := b.path
+	path, view := b.path, b.md.access.view
 	b.frames, b.path = append(b.frames, fr), f.SearchPath
+	b.md.access.view = 0 // a function reads with its caller's privileges, in a view, too
 	b.inView++
-	defer func() { b.frames, b.path = b.frames[:len(b.frames)-1], path; b.inView-- }()
+	defer func() { b.frames, b.path, b.md.access.view = b.frames[:len(b.frames)-1], path, view; b.inView-- }()
 	r, err := b.query(pgext.QueryOf(f.Body.Stmt), &env{outer: fr.scope}, true)
 	if err != nil {
 		return nil, nil, err

@@ -142,6 +142,8 @@ type Planned struct {
 	Relations []uint64
 	// Access are the uses of relations, for the check of privileges.
 	Access []Access
+	// Calls are the functions of users that are called, directly or through views, by id, for the same check.
+	Calls []uint64
 	// NotNull tells for each column of Plan.Schema whether it is known to hold no NULL.
 	NotNull []bool
 	// Stars tells for each `*` and `t.*` of a select list, by its place in the text, what it stands for.

@@ -9,6 +9,7 @@ import (
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/planner"
 	"github.com/streamdb/streamdb/sql"
+	"github.com/streamdb/streamdb/types"
 )
 
 // Privileges are checked when a statement is executed. A prepared statement remembers that it passed, until the catalog or the role changes.
@@ -37,7 +38,46 @@ func (ss *session) authorize(p *prepared) error {
 	if err := ss.mayAccess(planned.Access); err != nil {
 		return err
 	}
+	if err := ss.mayCall(planned.Calls); err != nil {
+		return err
+	}
 	p.passed = true
+	return nil
+}
+
+// mayCall checks that the session's role may call functions; those of views, too.
+func (ss *session) mayCall(calls []uint64) error {
+	if len(calls) == 0 || ss.super() {
+		return nil
+	}
+	snap, role := ss.snapshot(), ss.role()
+	for _, f := range snap.Functions() {
+		if !slices.Contains(calls, uint64(f.OID)) {
+			continue
+		}
+		if err := mayUse(snap, role, f.Schema); err != nil {
+			return err
+		}
+		if snap.Has(role, f.Securable(), catalog.PrivExecute) == 0 {
+			return denied("permission denied for function %s", f.Name)
+		}
+	}
+	return nil
+}
+
+// mayUseType checks that the session may make something of a type.
+func (ss *session) mayUseType(t types.Type) error {
+	snap := ss.snapshot()
+	if x, ok := snap.TypeSecurable(t.OID); ok && snap.Has(ss.role(), x, catalog.PrivUsage) == 0 {
+		name := t.String()
+		if e, ok := t.Elem(); ok {
+			t = e
+		}
+		if e, ok := snap.Enum(uint32(t.OID)); ok {
+			name = e.Name
+		}
+		return denied("permission denied for type %s", name)
+	}
 	return nil
 }
 
@@ -342,6 +382,11 @@ func (d *dispatch) permitComment(st *sql.CommentOn, own func(sql.Name, bool) err
 	case sql.KindDatabase:
 		if !ss.snapshot().HasPrivilegesOf(ss.role(), ss.snapshot().Database().Owner) {
 			return denied("must be owner of database %s", databaseName)
+		}
+		return nil
+	case sql.KindType:
+		if e, ok := ss.findEnum(st.Name); ok && !ss.snapshot().HasPrivilegesOf(ss.role(), e.Owner) {
+			return denied("must be owner of type %s", e.Name)
 		}
 		return nil
 	case sql.KindFunction, sql.KindExtension:

@@ -67,7 +67,7 @@ func (d *dispatch) columnType(tn *sql.TypeName) (types.Type, error) {
 	case types.OIDUnknown, types.OIDRecord, types.OIDVoid, types.OIDAny:
 		return types.Type{}, pgerr.Newf(pgerr.InvalidTableDefinition, "column has pseudo-type %s", t).At(tn.Pos)
 	}
-	return t, nil
+	return t, d.ss.mayUseType(t)
 }
 
 func atPos(err error, pos int) error {

@@ -282,9 +282,10 @@ func (d *dispatch) pointRead(p *prepared) error {
 func (ss *session) planOptions(snap snapshotView, params []types.Type) planner.Options {
 	iterations, _ := strconv.ParseInt(ss.vars.get("max_recursion_iterations"), 10, 64) // checked when it was set
 	bytes, _ := memoryBytes(ss.vars.get("max_recursion_memory"))
+	path := ss.visiblePath(snap, ss.vars.searchPath())
 	return planner.Options{
 		MaxRecursionIterations: iterations, MaxRecursionBytes: bytes,
-		Catalog: ss.srv.planCatalog(snap, ss.visiblePath(snap, ss.vars.searchPath())), Registry: ss.srv.registry, SearchPath: ss.vars.searchPath(), Params: params,
+		Catalog: ss.srv.planCatalog(snap, path), Registry: ss.srv.registry, SearchPath: path, Params: params,
 		DisabledRules: ss.vars.disabledRules(), Env: ss.env(nil), Database: databaseName,
 	}
 }

@@ -44,6 +44,10 @@ func TestPermissions(t *testing.T) {
 		"create role joe login", "create role spare", "create role owner login", "create schema s", "grant usage on schema s to owner",
 		"create table t (k int primary key, a int, b int)", "insert into t values (1, 10, 100)", "create view v as select a, b from t",
 		"create materialized view m as select a, b from t", "create table s.u (k int primary key)",
+		"create type e as enum ('x')", "create function f(int) returns int language sql as 'select $1 + 1'", "create sequence q", "create index ti on t (a)",
+		"create view w as select f(1) as a", "create function g() returns bigint language sql as 'select count(a) from t'",
+		"revoke execute on function f(int) from public", "revoke usage on type e from public", "revoke temporary on database streamdb from public",
+		"create function s.h() returns int language sql as 'select 1'", "create view v1 as select a from t", "create view v2 as select a from v1",
 	)
 	joe := d.as("joe")
 	for _, c := range []struct{ statement, message, grant string }{
@@ -85,6 +89,29 @@ func TestPermissions(t *testing.T) {
 		{"refresh materialized view m", "must be owner of materialized view m", "alter materialized view m owner to joe"},
 		{"pause materialized view m", "must be owner of materialized view m", "alter materialized view m owner to joe"},
 		{"alter system set parallelism = 1", `permission denied to set parameter "parallelism"`, "alter role joe superuser"},
+		{"select f(1)", "permission denied for function f", "grant execute on function f(int) to joe"},
+		{"select a from w", "permission denied for view w", "grant select on w to joe; grant execute on function f(int) to joe"},
+		{"select g()", "permission denied for table t", "grant select (a) on t to joe"},
+		{"select s.h()", "permission denied for schema s", "grant usage on schema s to joe"},
+		{"select a from v2", "permission denied for view v2", "grant select on v2 to joe"},
+		{"create or replace function f(int) returns int language sql as 'select 2'", "permission denied for schema public", "alter role joe superuser"},
+		{"create function n() returns int language sql as 'select 1'", "permission denied for schema public", "grant create on schema public to joe"},
+		{"drop function g()", "must be owner of function g", "alter role joe superuser"},
+		{"create temporary table n (a int)", `permission denied to create temporary tables in database "streamdb"`, "grant temporary on database streamdb to joe"},
+		{"create temporary table n (a e)", "permission denied for type e", "grant temporary on database streamdb to joe; grant usage on type e to joe"},
+		{"drop type e", "must be owner of type e", "alter type e owner to joe"},
+		{"alter type e add value 'y'", "must be owner of type e", "alter type e owner to joe"},
+		{"comment on type e is 'x'", "must be owner of type e", "alter type e owner to joe"},
+		{"create index n on t (b)", "must be owner of table t", "grant create on schema public to joe; alter table t owner to joe"},
+		{"drop index ti", "must be owner of index ti", "alter table t owner to joe"},
+		{"reindex table t", "must be owner of table t", "alter table t owner to joe"},
+		{"select nextval('q')", "permission denied for sequence q", "grant usage on sequence q to joe"},
+		{"select setval('q', 3)", "permission denied for sequence q", "grant update on sequence q to joe"},
+		{"alter sequence q restart", "must be owner of sequence q", "alter sequence q owner to joe"},
+		{"drop sequence q", "must be owner of sequence q", "alter sequence q owner to joe"},
+		{"lock table t in exclusive mode", "permission denied for table t", "grant update on t to joe"},
+		{"insert into t values (4, 0, 0) on conflict (k) do nothing", "permission denied for table t", "grant insert on t to joe; grant select (k) on t to joe"},
+		{"insert into t as x values (4, 0, 0) on conflict (k) do update set a = x.b", "permission denied for table t", "grant insert, update on t to joe; grant select (k, b) on t to joe"},
 		{"create role x", "permission denied to create role", "alter role joe createrole"},
 		{"alter role owner connection limit 3", "permission denied", "alter role joe createrole"},
 		{"drop role spare", "permission denied to drop role", "alter role joe superuser"},
@@ -108,7 +135,69 @@ func TestPermissions(t *testing.T) {
 			joe.must("begin", c.statement, "rollback")
 		}
 		admin.must("reassign owned by joe, owner to streamdb", "drop owned by joe, owner", "revoke owner from joe", "revoke pg_checkpoint from joe",
-			"alter role joe nosuperuser nocreaterole", "grant usage on schema s to owner")
+			"alter role joe nosuperuser nocreaterole", "grant usage on schema s to owner",
+			"alter role joe nosuperuser", "revoke execute on function f(int) from joe")
 		admin.must("revoke all on t, v, m, s.u from public", "revoke all on schema s from joe")
 	}
+}
+
+// TestRevokedLater takes privileges away from what is open already.
+func TestRevokedLater(t *testing.T) {
+	d := open(t)
+	admin := d.connect()
+	admin.must("create role joe login", "create role owner1", "create role owner2", "create table t (k int primary key)", "insert into t values (1), (2)",
+		"create view v1 as select k from t", "create view v2 as select k from v1", "alter view v1 owner to owner1", "alter view v2 owner to owner2",
+		"grant select on v2 to joe", "grant select on t to joe", "create schema hidden", "create table hidden.t (other int)", "create schema seen",
+		"create table seen.x (k int)", "grant usage on schema seen to joe", "grant select on seen.x to joe")
+	joe := d.as("joe")
+
+	// With the right to create things one does not yet replace those of others.
+	admin.must("grant create on schema public to joe", "create function f() returns int language sql as 'select 1'")
+	joe.fails("create or replace function f() returns int language sql as 'select 2'", "42501", "must be owner of function f")
+	joe.fails("drop function f()", "42501", "must be owner of function f")
+
+	// Each view reads with its owner's privileges.
+	joe.fails("select k from v2", "42501", "permission denied for view v1")
+	admin.must("grant select on v1 to owner2")
+	joe.fails("select k from v2", "42501", "permission denied for table t")
+	admin.must("grant select on t to owner1")
+	joe.must("select k from v2")
+	joe.fails("select k from v1", "42501", "permission denied for view v1")
+
+	// Schemas that the role may not look into are not searched.
+	joe.must("set search_path = hidden, seen, public", "select k from t", "select k from x")
+	joe.fails("select other from hidden.t", "42501", "permission denied for schema hidden")
+
+	// A prepared statement is checked again, an open cursor is not.
+	joe.must("prepare p as select k from t", "execute p", "begin", "declare c cursor for select k from t", "fetch 1 from c")
+	admin.must("revoke select on t from joe")
+	joe.must("fetch 1 from c", "commit")
+	joe.fails("execute p", "42501", "permission denied for table t")
+	admin.must("grant select on t to joe")
+	joe.must("execute p")
+
+	// A role that is dropped while it is connected can do nothing more.
+	joe.must("listen anything", "unlisten *", "begin", "select k from t")
+	admin.must("drop owned by joe", "drop role joe")
+	require.Error(t, func() error { _, err := joe.Exec(d.ctx, "select k from t"); return err }())
+}
+
+// TestOthersActivity shows sessions and failed rows only to whom they belong.
+func TestOthersActivity(t *testing.T) {
+	d := open(t)
+	admin := d.connect()
+	admin.must("create role joe login", "create role boss login", "grant pg_monitor to boss", "create table t (k int primary key, a int)",
+		"create materialized view m as select k, 10 / a as q from t", "insert into t values (1, 0)")
+	joe, boss := d.as("joe"), d.as("boss")
+	hidden := "select count(*)::text from pg_stat_activity where query = '<insufficient privilege>' and state is null and usename is not null"
+	require.Equal(t, "2", joe.text(hidden))
+	require.Equal(t, "0", boss.text(hidden))
+	require.Equal(t, "0", admin.text(hidden))
+	failed := "select count(*)::text from streamdb.errors"
+	require.Equal(t, "1", admin.text(failed))
+	require.Equal(t, "0", joe.text(failed))
+	require.Equal(t, "0", boss.text(failed))
+	admin.must("alter materialized view m owner to joe")
+	require.Equal(t, "1", joe.text(failed))
+	require.Equal(t, "1", boss.text("select count(*)::text from streamdb.jobs"))
 }

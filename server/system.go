@@ -85,7 +85,7 @@ func (t *systemTables) Rows(ctx context.Context, name string, columns []int, emi
 			ts[i] = r.Columns[c].Type
 		}
 		c := types.NewChunk(ts)
-		for _, row := range r.rows(t.ss.srv) {
+		for _, row := range t.ss.mine(r.Name, r.rows(t.ss.srv)) {
 			for i, col := range columns {
 				c.Cols[i].AppendDatum(row[col])
 			}

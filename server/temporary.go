@@ -34,6 +34,9 @@ func (d *dispatch) schemaFor(n sql.Name, temporary bool) (string, error) {
 	if n.Schema != "" && n.Schema != temporaryAlias && n.Schema != own {
 		return "", catalog.ErrNotTemporarySchema(n.Pos)
 	}
+	if snap := d.ss.snapshot(); snap.Has(d.ss.role(), snap.Database().Securable(), catalog.PrivTemporary) == 0 {
+		return "", denied("permission denied to create temporary tables in database %q", databaseName)
+	}
 	if v := d.ss.vars; v.temporary == "" {
 		v.temporary, v.path = own, nil
 	}
