@@ -292,6 +292,10 @@ func (d *dispatch) permit(st sql.Statement) error {
 		}
 	case *sql.Refresh:
 		return own(st.Name, false)
+	case *sql.AlterType:
+		if e, ok := ss.findEnum(st.Name); ok && !snap.HasPrivilegesOf(role, e.Owner) {
+			return denied("must be owner of type %s", e.Name)
+		}
 	case *sql.AlterSequence:
 		return own(st.Name, false)
 	case *sql.Reindex:

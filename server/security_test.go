@@ -98,7 +98,7 @@ func TestPermissions(t *testing.T) {
 		{"create function n() returns int language sql as 'select 1'", "permission denied for schema public", "grant create on schema public to joe"},
 		{"drop function g()", "must be owner of function g", "alter role joe superuser"},
 		{"create temporary table n (a int)", `permission denied to create temporary tables in database "streamdb"`, "grant temporary on database streamdb to joe"},
-		{"create temporary table n (a e)", "permission denied for type e", "grant temporary on database streamdb to joe; grant usage on type e to joe"},
+		{"create table n (a e)", "permission denied for schema public", "grant create on schema public to joe; grant usage on type e to joe"},
 		{"drop type e", "must be owner of type e", "alter type e owner to joe"},
 		{"alter type e add value 'y'", "must be owner of type e", "alter type e owner to joe"},
 		{"comment on type e is 'x'", "must be owner of type e", "alter type e owner to joe"},
