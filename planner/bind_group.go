@@ -202,7 +202,7 @@ func (s *selecting) groupExpr(it pgext.GroupItem, g *exprCtx, keys *[]groupKey, 
 				}
 			}
 		case *pgext.Const:
-			if v.Kind != pgext.ConstNull && v.Kind != pgext.ConstBool && v.Kind != pgext.ConstInt {
+			if v.Kind != pgext.ConstBool && v.Kind != pgext.ConstInt {
 				return nil, pgerr.Newf(pgerr.SyntaxError, "non-integer constant in GROUP BY").At(b.pos(v.Pos))
 			}
 		}

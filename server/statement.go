@@ -169,11 +169,11 @@ func (d *dispatch) statement(st sql.Statement) error {
 		d.ss.srv.engine.Recover()
 		return d.complete("RECOVER")
 	case *sql.Vacuum:
-		return d.complete("VACUUM")
+		return d.nothing("VACUUM", st.Tables)
 	case *sql.Analyze:
-		return d.complete("ANALYZE")
+		return d.nothing("ANALYZE", st.Tables)
 	case *sql.Refresh:
-		return d.complete("REFRESH MATERIALIZED VIEW")
+		return d.nothing("REFRESH MATERIALIZED VIEW", []sql.Name{st.Name})
 	case *sql.Lock:
 		if err := d.inBlock("LOCK TABLE"); err != nil {
 			return err

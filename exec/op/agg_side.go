@@ -358,14 +358,18 @@ func (l *listCall) jsonText() (string, error) {
 		for i := range part.N {
 			if from+i > 0 {
 				b.WriteString(sep)
-				if structured && !object {
+				if structured && !object && !v.IsNull(i) {
 					b.WriteString("\n ")
 				}
 			}
 			if object {
 				k := l.buf.Cols[0]
 				if k.IsNull(from + i) {
-					return "", pgerr.Newf(pgerr.NullValueNotAllowed, "field name must not be null")
+					code := pgerr.Code(pgerr.NullValueNotAllowed)
+					if strings.HasPrefix(l.name, "jsonb") {
+						code = pgerr.InvalidParameterValue
+					}
+					return "", pgerr.Newf(code, "field name must not be null")
 				}
 				text := types.AppendText(nil, l.o.ctx.Env.Format, k, from+i)
 				b.Write(types.AppendJSONString(nil, string(text)))

@@ -128,6 +128,9 @@ func (r *Registry) CommonType(what string, ts []types.Type) (types.Type, error) 
 	mod, set := int32(-1), false
 	for _, t := range ts {
 		if !r.canCoerce(t.OID, best.OID, Implicit) {
+			if what == "CASE" {
+				what = "CASE/WHEN"
+			}
 			return types.Type{}, pgerr.Newf(pgerr.CannotCoerce, "%s could not convert type %s to %s", what, r.TypeName(t.OID), r.TypeName(best.OID))
 		}
 		switch {

@@ -2,6 +2,7 @@ package functions
 
 import (
 	"math"
+	"strings"
 	"time"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
@@ -127,7 +128,15 @@ func datetimeFunctions() []entry {
 		})),
 		fn("make_timestamptz(int4,int4,int4,int4,int4,float8)", "", each(func(c *call) error { return c.makeZoned(loc(c.f)) })),
 		fn("make_timestamptz(int4,int4,int4,int4,int4,float8,text)", "make_timestamptz(2024,2,29,8,15,23.5,'Europe/Berlin') AT TIME ZONE 'UTC'", each(func(c *call) error {
-			l, err := types.ZoneByText(c.str(6))
+			// A number is east of Greenwich here, as in the text of a timestamp.
+			zone := c.str(6)
+			switch {
+			case strings.HasPrefix(zone, "+"):
+				zone = "-" + zone[1:]
+			case strings.HasPrefix(zone, "-"):
+				zone = "+" + zone[1:]
+			}
+			l, err := types.ZoneByText(zone)
 			if err != nil {
 				return err
 			}

@@ -227,7 +227,11 @@ func jsonBuildObject(jsonb bool) func(c *call) error {
 			if i > 0 {
 				b = append(b, ", "...)
 			}
-			b = types.AppendJSONString(b, outText(c, i))
+			key := outText(c, i)
+			if jsonb && c.args[i].Type.OID == types.OIDBool {
+				key = map[bool]string{true: "true", false: "false"}[c.bool(i)]
+			}
+			b = types.AppendJSONString(b, key)
 			if jsonb {
 				b = append(b, ": "...)
 			} else {

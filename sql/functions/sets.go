@@ -1,6 +1,8 @@
 package functions
 
 import (
+	"strings"
+
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/sql/expr"
 	"github.com/streamdb/streamdb/types"
@@ -27,7 +29,7 @@ func setFunctions() []entry {
 		set("jsonb_array_elements(jsonb)", rowsOf(jsonbElements(false))), set("jsonb_array_elements_text(jsonb)", rowsOf(jsonbElements(true))),
 		set("jsonb_each(jsonb)", rowsOf(jsonbEach(false))), set("jsonb_each_text(jsonb)", rowsOf(jsonbEach(true))),
 		set("jsonb_object_keys(jsonb)", rowsOf(jsonbKeys)),
-		set("json_array_elements(json)", rowsOf(rawElements(false))), set("json_array_elements_text(json)", rowsOf(rawElements(true))),
+		set("json_array_elements(json)", rowsOf(rawElements("json_array_elements", false))), set("json_array_elements_text(json)", rowsOf(rawElements("json_array_elements_text", true))),
 		set("json_each(json)", rowsOf(rawEach(false))), set("json_each_text(json)", rowsOf(rawEach(true))),
 		set("json_object_keys(json)", rowsOf(rawKeys)),
 		set("pg_timezone_names()", rowsOf(timezoneNames)), set("pg_options_to_table(_text)", rowsOf(optionsTable)),
@@ -272,8 +274,8 @@ func jsonbObject(c *call, what string) (types.JSONTree, error) {
 }
 
 func errNotObject(array bool, fn string) error {
-	if fn == "each" {
-		return pgerr.Newf(pgerr.InvalidParameterValue, "cannot call jsonb_each on a non-object")
+	if strings.HasPrefix(fn, "jsonb_each") {
+		return pgerr.Newf(pgerr.InvalidParameterValue, "cannot call %s on a non-object", fn)
 	}
 	if array {
 		return pgerr.Newf(pgerr.InvalidParameterValue, "cannot call %s on an array", fn)
@@ -283,7 +285,11 @@ func errNotObject(array bool, fn string) error {
 
 func jsonbEach(text bool) func(c *call) ([][]types.Datum, error) {
 	return func(c *call) ([][]types.Datum, error) {
-		j, err := jsonbObject(c, "each")
+		name := "jsonb_each"
+		if text {
+			name = "jsonb_each_text"
+		}
+		j, err := jsonbObject(c, name)
 		if err != nil {
 			return nil, err
 		}
@@ -315,7 +321,7 @@ func rawDatum(s string, text bool) (types.Datum, error) {
 	return types.Datum{Type: types.Text, Str: t, Null: null}, err
 }
 
-func rawElements(text bool) func(c *call) ([][]types.Datum, error) {
+func rawElements(name string, text bool) func(c *call) ([][]types.Datum, error) {
 	return func(c *call) ([][]types.Datum, error) {
 		members, object, container, err := rawMembers(c.str(0))
 		if err != nil {
@@ -324,9 +330,9 @@ func rawElements(text bool) func(c *call) ([][]types.Datum, error) {
 		if object || !container {
 			what := "a scalar"
 			if object {
-				what = "an object"
+				what = "a non-array"
 			}
-			return nil, pgerr.Newf(pgerr.InvalidParameterValue, "cannot extract elements from %s", what)
+			return nil, pgerr.Newf(pgerr.InvalidParameterValue, "cannot call %s on %s", name, what)
 		}
 		out := make([][]types.Datum, len(members))
 		for i, m := range members {
@@ -342,12 +348,16 @@ func rawElements(text bool) func(c *call) ([][]types.Datum, error) {
 
 func rawEach(text bool) func(c *call) ([][]types.Datum, error) {
 	return func(c *call) ([][]types.Datum, error) {
-		members, object, _, err := rawMembers(c.str(0))
+		members, object, container, err := rawMembers(c.str(0))
 		if err != nil {
 			return nil, err
 		}
 		if !object {
-			return nil, pgerr.Newf(pgerr.InvalidParameterValue, "cannot deconstruct a scalar")
+			what := "a scalar"
+			if container {
+				what = "an array as an object"
+			}
+			return nil, pgerr.Newf(pgerr.InvalidParameterValue, "cannot deconstruct %s", what)
 		}
 		out := make([][]types.Datum, len(members))
 		for i, m := range members {

@@ -44,7 +44,7 @@ func systemFunctions() []entry {
 		own("user()", "name f t s", "USER", user), own("current_role()", "name f t s", "CURRENT_ROLE", user),
 		fn("current_schema()", "", each(func(c *call) error {
 			for _, s := range env(c.f).Schemas {
-				if s != "pg_catalog" && !temporary(s) {
+				if s != "pg_catalog" && !temporary(s) && schemaExists(c.f, s) {
 					return c.setStr(s)
 				}
 			}
@@ -115,6 +115,15 @@ func nameArray(names []string) string {
 // temporary reports whether a schema of the path is that of the session's temporary relations, which is searched without being named.
 func temporary(schema string) bool { return strings.HasPrefix(schema, "pg_temp_") }
 
+// schemaExists reports whether a schema of the search path is there: the path may name others.
+func schemaExists(f *expr.Frame, name string) bool {
+	if env(f).Catalog == nil {
+		return true
+	}
+	_, ok := env(f).Catalog.NamespaceOID(name)
+	return ok
+}
+
 // currentSchemas lists the search path; true adds pg_catalog, which is searched first unless the path names it.
 func currentSchemas(c *call) error {
 	var out []string
@@ -133,7 +142,7 @@ func currentSchemas(c *call) error {
 		}
 	}
 	for _, s := range env(c.f).Schemas {
-		if !temporary(s) {
+		if !temporary(s) && schemaExists(c.f, s) {
 			out = append(out, s)
 		}
 	}
@@ -187,6 +196,9 @@ func formatType(c *call) error {
 			}
 			return c.setStr(name)
 		}
+	}
+	if !c.null(1) && t.Mod == -1 && t.OID == types.OIDBpchar {
+		return c.setStr("bpchar")
 	}
 	return c.setStr(t.String())
 }

@@ -331,17 +331,7 @@ func decode(s, format string) (string, error) {
 	case "hex":
 		return decodeHex(s)
 	case "base64":
-		clean := strings.Map(func(r rune) rune {
-			if strings.ContainsRune(" \t\r\n", r) {
-				return -1
-			}
-			return r
-		}, s)
-		b, err := base64.StdEncoding.DecodeString(clean)
-		if err != nil {
-			return "", pgerr.Newf(pgerr.InvalidParameterValue, "invalid base64 end sequence").WithHint("Input data is missing padding, is truncated, or is otherwise corrupted.")
-		}
-		return string(b), nil
+		return decodeBase64(s)
 	case "escape":
 		var b strings.Builder
 		for i := 0; i < len(s); i++ {
@@ -372,13 +362,16 @@ func decodeHex(s string) (string, error) {
 		if c == ' ' || c == '\n' || c == '\t' || c == '\r' {
 			continue
 		}
+		for j := i; j < min(i+2, len(s)); j++ {
+			if !isHex(s[j : j+1]) {
+				_, w := utf8.DecodeRuneInString(s[j:])
+				return "", pgerr.Newf(pgerr.InvalidParameterValue, "invalid hexadecimal digit: \"%s\"", s[j:j+w])
+			}
+		}
 		if i+1 >= len(s) {
 			return "", pgerr.Newf(pgerr.InvalidParameterValue, "invalid hexadecimal data: odd number of digits")
 		}
-		v, err := strconv.ParseUint(s[i:i+2], 16, 8)
-		if err != nil {
-			return "", pgerr.Newf(pgerr.InvalidParameterValue, "invalid hexadecimal digit: %q", s[i:i+1])
-		}
+		v, _ := strconv.ParseUint(s[i:i+2], 16, 8) // two hexadecimal digits
 		b = append(b, byte(v))
 		i++
 	}
