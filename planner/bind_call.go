@@ -181,7 +181,7 @@ func (b *binder) argNames(e *pgext.Call) ([]string, error) {
 		case a.Name == "":
 			continue
 		case slices.Contains(names, a.Name):
-			return nil, pgerr.Newf(pgerr.SyntaxError, "argument name \"%s\" used more than once", a.Name).At(pos)
+			return nil, pgerr.Newf(pgerr.SyntaxError, "argument name \"%s\" used more than once", a.Name).At(b.pos(a.Pos))
 		case names == nil:
 			names = make([]string, i, len(e.Args))
 		}

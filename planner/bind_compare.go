@@ -353,9 +353,16 @@ func (x *exprCtx) inList(e *pgext.In) (*expr.Expr, error) {
 			out = or(parts...)
 		}
 	} else {
+		before := 0
+		if x.srfs != nil {
+			before = len(x.srfs.items)
+		}
 		args, err := x.binds(append([]ast.ExprNode{e.X}, e.List...))
 		if err != nil {
 			return nil, err
+		}
+		if x.srfs != nil && setCompared(args, x.srfs.items[before:]) {
+			return nil, pgerr.Newf(pgerr.DatatypeMismatch, "argument of IN must not return a set").At(pos)
 		}
 		if out, err = x.b.inExprs(args, pos); err != nil {
 			return nil, err
@@ -365,6 +372,50 @@ func (x *exprCtx) inList(e *pgext.In) (*expr.Expr, error) {
 		out = not(out)
 	}
 	return out, nil
+}
+
+// setCompared reports whether args[0] IN (args[1:]) compares a set with one element. Several elements without columns are one array for
+// PostgreSQL, which sets may be compared with.
+func setCompared(args []*expr.Expr, items []srfItem) bool {
+	if len(items) == 0 {
+		return false
+	}
+	made := map[int]*expr.Expr{}
+	for _, it := range items {
+		for _, id := range it.ids {
+			made[id] = it.call
+		}
+	}
+	var uses func(e *expr.Expr) (set, variable bool)
+	uses = func(e *expr.Expr) (set, variable bool) {
+		e.Walk(func(c *expr.Expr) bool {
+			if c.Kind != expr.Column {
+				return true
+			}
+			call := made[c.Col]
+			if call == nil {
+				variable = true
+				return true
+			}
+			set = true
+			_, v := uses(call)
+			variable = variable || v
+			return true
+		})
+		return set, variable
+	}
+	left, _ := uses(args[0])
+	alone, first, single := false, false, 0
+	for _, a := range args[1:] {
+		set, variable := uses(a)
+		if variable {
+			alone = alone || set || left
+			continue
+		}
+		single++
+		first = set
+	}
+	return alone || single == 1 && (left || first)
 }
 
 // inExprs is args[0] IN (args[1:]).

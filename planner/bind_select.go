@@ -409,7 +409,7 @@ func (s *selecting) finish() (*bound, error) {
 		}
 		r.n = &node{op: opTopN, in: []*node{p}, group: dedup(on), order: append([]sortKey(nil), rest...), limit: intConst(types.Int8, 1)}
 	}
-	if err := b.limit(s.q, r, keys, s.ev); err != nil {
+	if err := b.limit(s.q, r, keys, s.sc, s.ev); err != nil {
 		return nil, err
 	}
 	return r, nil

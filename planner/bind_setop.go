@@ -128,7 +128,7 @@ func (b *binder) setOp(s *pgext.SetOp, ev *env, keepUnknown bool) (*bound, error
 		a, c := b.md.typ(l.cols[i].id), b.md.typ(r.cols[i].id)
 		t, err := b.reg.CommonType(name, []types.Type{a, c})
 		if err != nil {
-			return nil, pgerr.From(err).At(b.pos(s.Right.Pos))
+			return nil, pgerr.From(err).At(b.pos(columnPos(s.Right, i)))
 		}
 		if keepUnknown && allUnknown([]types.Type{a, c}) && s.All && s.Kind == pgext.Union {
 			t = types.Text
@@ -252,11 +252,12 @@ func (b *binder) orderOutput(q *pgext.Query, r *bound, ev *env) error {
 	if err := b.settle(r); err != nil {
 		return err
 	}
-	return b.limit(q, r, keys, ev)
+	return b.limit(q, r, keys, &scope{parent: ev.outer}, ev)
 }
 
-// limit puts the ordering and the limit on top of r. An order without a limit matters in one-shot queries only.
-func (b *binder) limit(q *pgext.Query, r *bound, keys []sortKey, ev *env) error {
+// limit puts the ordering and the limit on top of r. An order without a limit matters in one-shot queries only. sc is what the query's
+// expressions see: the limit must not.
+func (b *binder) limit(q *pgext.Query, r *bound, keys []sortKey, sc *scope, ev *env) error {
 	r.order = keys
 	if q.Limit == nil || q.Limit.Count == nil && q.Limit.Offset == nil {
 		if len(keys) > 0 && !b.stream {
@@ -270,10 +271,10 @@ func (b *binder) limit(q *pgext.Query, r *bound, keys []sortKey, ev *env) error 
 	}
 	var err error
 	var applies []apply
-	if n.limit, err = b.limitExpr("LIMIT", q.Limit.Count, ev, &applies); err != nil {
+	if n.limit, err = b.limitExpr("LIMIT", q.Limit.Count, sc, ev, &applies); err != nil {
 		return err
 	}
-	if n.offset, err = b.limitExpr("OFFSET", q.Limit.Offset, ev, &applies); err != nil {
+	if n.offset, err = b.limitExpr("OFFSET", q.Limit.Offset, sc, ev, &applies); err != nil {
 		return err
 	}
 	if len(applies) > 0 {
@@ -334,25 +335,34 @@ func (b *binder) computedLimit(n *node, r *bound, applies []apply) error {
 	return nil
 }
 
-func (b *binder) limitExpr(what string, e ast.ExprNode, ev *env, applies *[]apply) (*expr.Expr, error) {
+func (b *binder) limitExpr(what string, e ast.ExprNode, sc *scope, ev *env, applies *[]apply) (*expr.Expr, error) {
 	if e == nil {
 		return nil, nil
 	}
-	x := &exprCtx{b: b, sc: &scope{parent: ev.outer}, ev: ev, clause: what}
+	x := &exprCtx{b: b, sc: sc, ev: ev, clause: what}
 	c, err := x.bind(e)
 	if err != nil {
 		return nil, err
 	}
 	used := map[int]bool{}
 	c.Columns(used)
+	inner := false
 	for _, a := range x.applies {
 		for _, id := range a.right.out() {
 			delete(used, id)
 		}
+		inner = inner || sc.holds(freeCols(a.right)) || a.cond != nil
 	}
 	*applies = append(*applies, x.applies...)
-	if len(used) > 0 {
-		return nil, pgerr.Newf(pgerr.InvalidColumnReference, "argument of %s must not contain variables", what).At(c.Pos)
+	if len(used) > 0 || inner {
+		pos := leftmost(c)
+		c.Walk(func(v *expr.Expr) bool {
+			if v.Kind == expr.Column && used[v.Col] && pos < v.Pos {
+				pos = v.Pos
+			}
+			return true
+		})
+		return nil, pgerr.Newf(pgerr.InvalidColumnReference, "argument of %s must not contain variables", what).At(pos)
 	}
 	if c.Type.OID != types.OIDUnknown && !b.reg.CanCast(c.Type, types.Int8, functions.Assignment) {
 		return nil, pgerr.Newf(pgerr.DatatypeMismatch, "argument of %s must be type bigint, not type %s", what, types.T(c.Type.OID)).At(leftmost(c))

@@ -37,6 +37,11 @@ func planQuery(q *sql.Query, o Options, stream bool) (p *Planned, err error) {
 	if err = b.settle(r); err != nil {
 		return nil, err
 	}
+	if stream {
+		if err = b.catalogFree(r.n); err != nil {
+			return nil, err
+		}
+	}
 	return b.planLocks(r)
 }
 

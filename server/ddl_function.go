@@ -171,12 +171,18 @@ func (d *dispatch) functionSignature(st *sql.CreateFunction, f *catalog.Function
 		}
 		return nil
 	}
+	if pgerr.CodeOf(err) == pgerr.UndefinedObject {
+		return pgerr.Newf(pgerr.UndefinedObject, "type \"%s\" does not exist", strings.TrimSpace(st.Returns.Text))
+	}
 	return err
 }
 
 // functionType resolves the type of a parameter or of a result. Modifiers are dropped, as PostgreSQL does.
 func (d *dispatch) functionType(tn *sql.TypeName) (types.Type, error) {
 	t, err := planner.ResolveType(*tn, d.ss.srv.planCatalog(d.ss.snapshot(), d.ss.vars.searchPath()))
+	if pgerr.CodeOf(err) == pgerr.UndefinedObject {
+		return types.Type{}, pgerr.Newf(pgerr.UndefinedObject, "type %s does not exist", strings.TrimSpace(tn.Text))
+	}
 	if err != nil {
 		return types.Type{}, atPos(err, tn.Pos)
 	}

@@ -55,7 +55,7 @@ func systemFunctions() []entry {
 		fn("current_setting(text)", "", each(currentSetting)), fn("current_setting(text,bool)", "", each(currentSetting)),
 		fn("pg_backend_pid()", "", nullary(intSlot, func(f *expr.Frame) int64 { return int64(env(f).SessionID) })),
 		fn("pg_typeof(any)", "pg_typeof(1.5)", each(func(c *call) error { return c.setInt(int64(c.args[0].Type.OID)) })),
-		fn("format_type(oid,int4)", "format_type(1043,9)", each(formatType)),
+		{id: "format_type(oid,int4)", example: "format_type(1043,9)", impl: impl{kernel: each(formatType), catalog: true}},
 		fn("gen_random_uuid()", "", each(randomUUID)),
 		fn("pg_encoding_to_char(int4)", "pg_encoding_to_char(6)", map1(intSlot, strSlot, func(v int64) string {
 			switch v {
@@ -81,7 +81,10 @@ func systemFunctions() []entry {
 		fn("pg_size_pretty(int8)", "pg_size_pretty(123456789::int8)", map1(intSlot, strSlot, sizePretty)),
 	}
 	out = append(append(out, sessionFunctions()...), advisoryFunctions()...)
-	out = append(out, catalogFunctions(null, yes, no)...)
+	for _, e := range catalogFunctions(null, yes, no) {
+		e.impl.catalog = true
+		out = append(out, e)
+	}
 	out = append(out, sequenceFunctions()...)
 	return append(out, privilegeFunctions()...)
 }

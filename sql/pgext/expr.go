@@ -207,6 +207,7 @@ type (
 	Arg struct {
 		Name string
 		X    ast.ExprNode
+		Pos  int // of the name, if there is one
 	}
 	// WindowCall is call OVER window.
 	WindowCall struct {

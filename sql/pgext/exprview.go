@@ -351,12 +351,12 @@ func callOf(x *ast.FuncCallExpr) *Call {
 			c.Variadic = true
 			a = y[0]
 			if n, z := Marker(a); n == MarkNamed {
-				c.Args = append(c.Args, Arg{Name: text(z[0]), X: z[1]})
+				c.Args = append(c.Args, Arg{Name: text(z[0]), X: z[1], Pos: a.OriginTextPosition()})
 			} else {
 				c.Args = append(c.Args, Arg{X: a})
 			}
 		case MarkNamed:
-			c.Args = append(c.Args, Arg{Name: text(y[0]), X: y[1]})
+			c.Args = append(c.Args, Arg{Name: text(y[0]), X: y[1], Pos: a.OriginTextPosition()})
 		case MarkOrderBy:
 			c.OrderBy = callKeys(y)
 		case MarkWithinGroup:
