@@ -61,6 +61,7 @@ type index struct {
 	def     *IndexDef
 	object  *Object // nil for the primary key that a table was created with
 	comment string
+	about   string // the comment on the constraint that it holds
 }
 
 // indexes lists the indexes of a relation by OID.
@@ -76,11 +77,11 @@ func indexesOf(snap *Snapshot, r *relation) []index {
 		for _, a := range key {
 			def.Keys = append(def.Keys, IndexKey{Column: a.pos})
 		}
-		out = append(out, index{oid: indexOID(r.object), name: r.object.Constraint, table: r, def: def})
+		out = append(out, index{oid: indexOID(r.object), name: r.object.Constraint, table: r, def: def, comment: r.object.KeyComment, about: r.object.ConstraintComment})
 	}
 	for _, o := range snap.IndexesOf(r.object.ID) {
 		if oid := relationOID(o); oid != 0 {
-			out = append(out, index{oid: oid, name: o.Name, table: r, def: o.Index, object: o, comment: o.Comment})
+			out = append(out, index{oid: oid, name: o.Name, table: r, def: o.Index, object: o, comment: o.Comment, about: o.ConstraintComment})
 		}
 	}
 	return out

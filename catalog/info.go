@@ -290,8 +290,15 @@ func parenthesized(s string) string {
 func (i *Info) Comment(oid uint32, class string, sub int32) (string, bool) {
 	text := ""
 	if class == "" || class == "pg_class" {
-		if r, index, ok := i.find(oid); ok && !index && r.object != nil {
+		if r, index, ok := i.find(oid); ok && r.object != nil {
 			switch {
+			case index && sub == 0:
+				for _, x := range indexesOf(i.Snap, r) {
+					if x.oid == oid {
+						text = x.comment
+					}
+				}
+			case index:
 			case sub == 0:
 				text = r.object.Comment
 			case sub > 0:
@@ -311,8 +318,17 @@ func (i *Info) Comment(oid uint32, class string, sub int32) (string, bool) {
 	}
 	if text == "" && sub == 0 && (class == "" || class == "pg_namespace") {
 		if name, ok := i.NamespaceName(oid); ok {
-			text = namespaceComment(name)
+			text = namespaceComment(i.Snap.spaces[name])
 		}
+	}
+	if text == "" && sub == 0 && (class == "" || class == "pg_constraint") {
+		text = i.constraintComment(oid)
+	}
+	if r, ok := i.Snap.Role(oid); ok && text == "" && sub == 0 && class == "pg_authid" {
+		text = r.Comment
+	}
+	if oid == databaseOID && sub == 0 && class == "pg_database" {
+		text = i.Snap.database.Comment
 	}
 	if text == "" && sub == 0 && (class == "" || class == "pg_proc") && i.Registry != nil {
 		if doc, ok := i.functionDocs()[oid]; ok {
@@ -320,6 +336,23 @@ func (i *Info) Comment(oid uint32, class string, sub int32) (string, bool) {
 		}
 	}
 	return text, text != ""
+}
+
+func (i *Info) constraintComment(oid uint32) string {
+	id, _, _ := splitOID(oid)
+	o, ok := i.Snap.Get(id)
+	switch {
+	case !ok:
+		return ""
+	case o.Index != nil && derivedOID(classUnique, o.ID) == oid, o.Kind == Table && primaryKeyOID(o) == oid:
+		return o.ConstraintComment
+	}
+	for k, c := range o.Checks {
+		if checkOID(o, k) == oid {
+			return c.Comment
+		}
+	}
+	return ""
 }
 
 // functionDocs maps the OIDs of functions to their descriptions; made when it is first asked for.

@@ -382,12 +382,16 @@ func pgDescription(d *SystemData, w *rowWriter) {
 		w.end()
 	}
 	for _, n := range d.Snap.Namespaces() {
-		row(pgNamespaceOID, n.OID, 0, namespaceComment(n.Name))
+		row(pgNamespaceOID, n.OID, 0, namespaceComment(n))
 	}
 	for _, r := range d.userRelations() {
 		row(pgClassOID, r.oid, 0, r.object.Comment)
 		for _, x := range d.indexes(r) {
 			row(pgClassOID, x.oid, 0, x.comment)
+			row(pgConstraintOID, x.constraintOID(), 0, x.about)
+		}
+		for i, c := range r.checks() {
+			row(pgConstraintOID, checkOID(r.object, i), 0, c.Comment)
 		}
 		for _, a := range r.columns {
 			row(pgClassOID, r.oid, a.num, a.Comment)
@@ -404,8 +408,27 @@ func pgDescription(d *SystemData, w *rowWriter) {
 	}
 }
 
-func namespaceComment(name string) string {
-	switch name {
+// pgShdescription is about what PostgreSQL keeps for all databases: roles and databases.
+func pgShdescription(d *SystemData, w *rowWriter) {
+	row := func(class, oid uint32, text string) {
+		if text != "" {
+			w.oid("objoid", oid)
+			w.oid("classoid", class)
+			w.str("description", text)
+			w.end()
+		}
+	}
+	row(pgDatabaseOID, databaseOID, d.Snap.database.Comment)
+	for _, r := range d.Snap.Roles() {
+		row(pgAuthidOID, r.OID, r.Comment)
+	}
+}
+
+func namespaceComment(n Namespace) string {
+	if n.Comment != "" {
+		return n.Comment
+	}
+	switch n.Name {
 	case DefaultSchema:
 		return "standard public schema"
 	case PgCatalog:

@@ -246,6 +246,7 @@ type Database struct {
 	Owner     uint32 `json:"owner,omitempty"`
 	ACL       []ACL  `json:"acl,omitempty"`
 	ConnLimit *int32 `json:"conn_limit,omitempty"` // nil = none
+	Comment   string `json:"comment,omitempty"`
 }
 
 // Database returns the properties of the database.

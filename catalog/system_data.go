@@ -75,6 +75,7 @@ var producers = map[string]producer{
 	"pg_catalog\x00pg_depend":               pgDepend,
 	"pg_catalog\x00pg_enum":                 pgEnum,
 	"pg_catalog\x00pg_description":          pgDescription,
+	"pg_catalog\x00pg_shdescription":        pgShdescription,
 	"pg_catalog\x00pg_foreign_data_wrapper": pgForeignDataWrapper,
 	"pg_catalog\x00pg_foreign_server":       pgForeignServer,
 	"pg_catalog\x00pg_foreign_table":        pgForeignTable,

@@ -426,10 +426,15 @@ func (p *parser) comment() Statement {
 	} else {
 		t := p.Cur()
 		c.Kind = p.objectKind()
-		if c.Kind == "" || c.Kind == KindFunction {
-			return p.unsupported(first.Pos, "COMMENT ON "+strings.ToUpper(t.Val), "Comments are kept for relations, columns, types, schemas and the database.")
+		switch c.Kind {
+		case "", KindExtension, KindSink:
+			return p.unsupported(first.Pos, "COMMENT ON "+strings.ToUpper(t.Val), "Comments are kept for relations, columns, constraints, types, functions, schemas, roles and the database.")
+		case KindFunction:
+			s := p.functionSignature()
+			c.Function, c.Name = &s, s.Name
+		default:
+			c.Name = p.name()
 		}
-		c.Name = p.name()
 	}
 	p.Expect("is")
 	if !p.Accept("null") {

@@ -481,4 +481,6 @@ type CommentOn struct {
 	Name    Name
 	Column  string // also the constraint of KindConstraint
 	Comment *string
+	// Function is what KindFunction names.
+	Function *FunctionSignature
 }
