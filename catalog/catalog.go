@@ -456,7 +456,7 @@ func (s *Snapshot) Marshal() ([]byte, error) {
 		Format: FormatVersion, Version: s.Version, NextID: s.nextID, Objects: s.Objects(), Enums: s.Enums(), Functions: s.Functions(), Roles: s.storedRoles(),
 		Defaults: s.defaults,
 	}
-	if d := s.database; d.Owner != 0 || d.ACL != nil || d.ConnLimit != nil {
+	if d := s.database; d.Owner != 0 || d.ACL != nil || d.ConnLimit != nil || d.Comment != "" {
 		st.Database = &d
 	}
 	for _, n := range s.Namespaces() {

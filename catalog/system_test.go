@@ -99,6 +99,7 @@ func exampleDB(t testing.TB) *SystemData {
 		}
 		defer func() { // after the relations: their ids are in other tests
 			labels := []EnumLabel{{OID: uint32(tx.NextID()), Label: "sad", Sort: 1}, {OID: uint32(tx.NextID()), Label: "happy", Sort: 2}}
+			tx.PutDatabase(Database{Comment: "the one"})
 			require.NoError(t, tx.PutEnum(&Enum{OID: uint32(tx.NextID()), Schema: "shop", Name: "mood", Labels: labels, Comment: "how it is"}))
 		}()
 		add := func(o Object) uint64 {

@@ -377,6 +377,9 @@ func (d *dispatch) permitComment(st *sql.CommentOn, own func(sql.Name, bool) err
 		if !ss.mayManage() {
 			return denied("must have CREATEROLE privilege")
 		}
+		if r, ok := ss.snapshot().LookupRole(st.Name.Name); ok && ss.snapshot().IsSuper(r.OID) {
+			return denied("must be superuser")
+		}
 		return nil
 	case sql.KindSchema:
 		if s, ok := ss.snapshot().Namespace(st.Name.Name); ok && !ss.snapshot().HasPrivilegesOf(ss.role(), s.Securable().Owner) {
@@ -393,7 +396,24 @@ func (d *dispatch) permitComment(st *sql.CommentOn, own func(sql.Name, bool) err
 			return denied("must be owner of type %s", e.Name)
 		}
 		return nil
-	case sql.KindFunction, sql.KindExtension:
+	case sql.KindFunction:
+		f, err := d.findFunction(ss.snapshot(), *st.Function)
+		if err != nil {
+			return nil
+		}
+		return d.ownsFunction(f)
+	case sql.KindColumn, sql.KindConstraint:
+		if o, ok := ss.resolve(st.Name); ok && ss.mustOwn(o, false) != nil {
+			return denied("must be owner of relation %s", o.Name)
+		}
+		return nil
+	case sql.KindIndex:
+		if _, ok := ss.resolve(st.Name); ok {
+			break
+		}
+		if table, ok := ss.primaryIndexNamed(st.Name); ok && ss.mustOwn(table, false) != nil {
+			return denied("must be owner of index %s", st.Name.Name)
+		}
 		return nil
 	}
 	return own(st.Name, false)

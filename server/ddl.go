@@ -104,7 +104,7 @@ func (d *dispatch) columnsOf(def *sql.TableDef, o *catalog.Object) error {
 		case c.Identity != "" && o.Kind == catalog.Source:
 			return pgerr.Newf(pgerr.FeatureNotSupported, "identity columns of sources are not supported").At(c.Pos)
 		case c.References != nil:
-			return pgerr.Newf(pgerr.FeatureNotSupported, "foreign keys are not supported").At(c.References.Pos)
+			return errForeignKey(c.References.Pos)
 		case c.Unique && o.Kind != catalog.Table:
 			return pgerr.Newf(pgerr.FeatureNotSupported, "UNIQUE constraints of sources are not supported").At(c.Pos)
 		case c.Generated != nil && o.Kind == catalog.Source:
@@ -147,7 +147,7 @@ func (d *dispatch) columnsOf(def *sql.TableDef, o *catalog.Object) error {
 				return pgerr.Newf(pgerr.FeatureNotSupported, "UNIQUE constraints of sources are not supported").At(tc.Pos)
 			}
 		case sql.ConstraintForeignKey:
-			return pgerr.Newf(pgerr.FeatureNotSupported, "foreign keys are not supported").At(tc.Pos)
+			return errForeignKey(tc.Pos)
 		}
 	}
 	for _, k := range key {

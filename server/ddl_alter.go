@@ -620,7 +620,7 @@ func (a *alteration) columnType(x *sql.AlterAction, i int) error {
 	}
 	if x.Using != nil || !widens(c.Type, t) {
 		return pgerr.Newf(pgerr.FeatureNotSupported, "the type of column %q cannot be changed from %s to %s", c.Name, c.Type, t).At(x.Pos).
-			WithHint("Types can be widened: integers to larger ones, varchar to longer ones or to text, numeric to more digits. Otherwise add a column, fill it with UPDATE, drop the old one and rename.")
+			WithHint("Types can be widened: integers to larger ones, varchar to longer ones or to text, numeric(p,s) to numeric. Otherwise add a column, fill it with UPDATE, drop the old one and rename.")
 	}
 	snap := a.d.ss.snapshot()
 	for _, index := range snap.IndexesOf(a.o.ID) {
