@@ -319,23 +319,12 @@ func (x *exprCtx) setReturning(e *pgext.Call, args []*expr.Expr, pos int) (*expr
 		it.ids = append(it.ids, id)
 		row.Names, row.Args = append(row.Names, c.Name), append(row.Args, x.b.md.ref(id))
 	}
+	// Beside a longer set the value is NULL, not a row of NULLs.
+	mark := x.b.md.add("?row?", types.Bool)
+	it.ids = append(it.ids, mark)
+	it.call = &expr.Expr{Kind: expr.Call, Type: types.T(types.OIDRecord), Func: expr.MarkedSet, Args: []*expr.Expr{it.call}, Pos: pos}
 	x.srfs.items = append(x.srfs.items, it)
-	for i, c := range columns {
-		if neverNull(c.Name) {
-			// Beside a longer set the value is NULL, not a row of NULLs.
-			return &expr.Expr{Kind: expr.Case, Type: row.Type, Pos: pos, Args: []*expr.Expr{isNull(row.Args[i]), nullConst(row.Type), row}}, nil
-		}
-	}
-	return row, nil
-}
-
-// neverNull knows the columns of builtin functions that are NULL only where there is no row.
-func neverNull(column string) bool {
-	switch column {
-	case "key", "n", "grantor", "name", "word", "option_name":
-		return true
-	}
-	return false
+	return &expr.Expr{Kind: expr.Case, Type: row.Type, Pos: pos, Args: []*expr.Expr{isNull(x.b.md.ref(mark)), nullConst(row.Type), row}}, nil
 }
 
 // aggregate binds an aggregate call (not over a window) and returns the column that will hold its result. An aggregate over columns of

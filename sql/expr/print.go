@@ -126,6 +126,9 @@ func printExpr(b *strings.Builder, e *Expr, cols []string) {
 		list(e.Args, ", ")
 		b.WriteByte(']')
 	case Call:
+		if e.Func == MarkedSet {
+			e = e.Args[0]
+		}
 		printCall(b, e, cols)
 	default:
 		wrap(strings.ToUpper(string(e.Kind)), e.Args, ", ")

@@ -182,10 +182,38 @@ type SetProgram struct {
 	own    RowErrors
 	strict bool
 	types  []types.Type
+	marked bool
+	mark   markedRows
+}
+
+// MarkedSet is the function of a set-returning call in the argument: its rows, each with true behind it, so that a row of NULLs differs
+// from no row.
+const MarkedSet = "$marked"
+
+// markedRows puts the marks; one is in use per call at a time.
+type markedRows struct{ rows SetRows }
+
+func (m *markedRows) Next(out []*types.Vector, limit int) (int, error) {
+	last := len(out) - 1
+	n, err := m.rows.Next(out[:last], limit)
+	if err != nil {
+		return 0, err
+	}
+	for range n {
+		out[last].AppendDatum(types.Datum{Type: types.Bool, Bool: true})
+	}
+	return n, nil
 }
 
 // CompileSet prepares e, a Call of a set-returning function.
 func CompileSet(e *Expr, lib Library) (*SetProgram, error) {
+	if e.Kind == Call && e.Func == MarkedSet {
+		p, err := CompileSet(e.Args[0], lib)
+		if err == nil {
+			p.marked, p.types = true, append(append([]types.Type(nil), p.types...), types.Bool)
+		}
+		return p, err
+	}
 	f, ok := lib.Function(e.Func)
 	if e.Kind != Call || !ok || f.Set == nil {
 		return nil, pgerr.Newf(pgerr.InternalError, "%s is not a set-returning function", e.Func)
@@ -233,5 +261,10 @@ func (p *SetProgram) Start(r int) (SetRows, error) {
 			}
 		}
 	}
-	return p.set(&p.frame, p.vals, r)
+	rows, err := p.set(&p.frame, p.vals, r)
+	if !p.marked || rows == nil || err != nil {
+		return rows, err
+	}
+	p.mark.rows = rows
+	return &p.mark, nil
 }
