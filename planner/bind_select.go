@@ -166,21 +166,22 @@ func (s *selecting) outputColumn(name string, pos int, clause string) (int, erro
 // sortItem resolves one expression of ORDER BY or DISTINCT ON: an output name, a position or an expression over the input.
 func (s *selecting) sortItem(e ast.ExprNode, ordinal int, pos int, clause string) (*expr.Expr, int, error) {
 	b := s.b
+	position := ordinal // as written
 	if ordinal == 0 && e != nil {
 		if c, ok := pgext.ExprOf(e).(*pgext.Const); ok {
 			if n, _ := pgext.Marker(e); n == pgext.MarkOrdinal || c.Kind == pgext.ConstInt {
-				ordinal = int(c.Int)
+				ordinal, position = int(c.Int), int(c.Int)
 				if ordinal == 0 {
 					ordinal = -1
 				}
-			} else if c.Kind != pgext.ConstNull && c.Kind != pgext.ConstBool {
+			} else {
 				return nil, 0, pgerr.Newf(pgerr.SyntaxError, "non-integer constant in %s", clause).At(b.pos(c.Pos))
 			}
 		}
 	}
 	if ordinal != 0 {
 		if ordinal < 1 || ordinal > len(s.items) {
-			return nil, 0, pgerr.Newf(pgerr.InvalidColumnReference, "%s position %d is not in select list", clause, max(ordinal, 0)).At(pos)
+			return nil, 0, pgerr.Newf(pgerr.InvalidColumnReference, "%s position %d is not in select list", clause, position).At(pos)
 		}
 		return s.items[ordinal-1].e, ordinal - 1, nil
 	}

@@ -139,6 +139,9 @@ func (b *binder) setOp(s *pgext.SetOp, ev *env, keepUnknown bool) (*bound, error
 		if err = b.coerceOutput(r, i, t, functions.Implicit); err != nil {
 			return nil, err
 		}
+		if !(s.All && s.Kind == pgext.Union) && !orderable(t) {
+			return nil, pgerr.Newf(pgerr.UndefinedFunction, "could not identify an equality operator for type %s", b.reg.TypeName(t.OID)).At(b.pos(columnPos(s.Left, i)))
+		}
 		id := b.md.add(l.cols[i].name, t)
 		b.md.cols[id].shape = b.md.cols[l.cols[i].id].shape
 		out.cols = append(out.cols, outCol{l.cols[i].name, id})

@@ -91,8 +91,8 @@ func figureQuery(q *pgext.Query) (string, int) {
 		switch {
 		case t.Alias != "":
 			return t.Alias, 2
-		case t.X != nil:
-			return figure(t.X)
+		case t.X != nil: // the sub-select has named its column, be it with "?column?"
+			return ColumnName(t.X), 2
 		}
 	case q.Values != nil:
 		return "column1", 2
