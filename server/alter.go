@@ -108,6 +108,43 @@ func (d *dispatch) alterAction(st *sql.AlterObject, x *sql.AlterAction, o *catal
 		WithDetail("This operation is not supported for %ss.", o.Kind)
 }
 
+// addKeyColumn adds a column, and then its constraints: their indexes are filled from rows that have the column.
+func (d *dispatch) addKeyColumn(x *sql.AlterAction, old *catalog.Object) error {
+	def := *x.Column
+	primary, unique := def.PrimaryKey, def.Unique
+	def.PrimaryKey, def.Unique = false, false
+	def.NotNull = def.NotNull || primary
+	plain := *x
+	plain.Column = &def
+	exists := userColumn(old, def.Name) >= 0
+	if _, has := d.ss.snapshot().PrimaryIndex(old.ID); primary && !exists && (has || old.Constraint != "") {
+		return pgerr.Newf(pgerr.InvalidTableDefinition, "multiple primary keys for table %q are not allowed", old.Name).At(def.Pos)
+	}
+	if err := d.alterTable(&plain, old); err != nil || exists {
+		return err
+	}
+	var keys []sql.TableConstraint
+	if primary {
+		keys = append(keys, sql.TableConstraint{Kind: sql.ConstraintPrimaryKey, Name: def.KeyName, Pos: def.Pos})
+	}
+	if unique {
+		tc := def.UniqueAs
+		tc.Kind = sql.ConstraintUnique
+		keys = append(keys, tc)
+	}
+	for i := range keys {
+		keys[i].Columns = []sql.Ident{{Name: def.Name, Pos: def.Pos}}
+		cur, ok := d.ss.snapshot().Get(old.ID)
+		if !ok {
+			return pgerr.Newf(pgerr.InternalError, "table %q is gone", old.Name)
+		}
+		if err := d.alterTable(&sql.AlterAction{Kind: sql.AlterAddConstraint, Constraint: &keys[i], Pos: x.Pos}, cur); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // changeNames stores a changed object after the views over it were made to follow, which is the case when they mean the same as before.
 func (d *dispatch) changeNames(o *catalog.Object, from, to string) error {
 	before := d.ss.snapshot()

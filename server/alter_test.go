@@ -88,3 +88,20 @@ func TestRenamesUnderAView(t *testing.T) {
 	require.Equal(t, "5|1", s.row("TABLE v"))
 	require.Contains(t, s.row("SELECT pg_get_viewdef('v'::regclass)"), "FROM another.u")
 }
+
+func TestColumnsThatComeWithTheirKeys(t *testing.T) {
+	d := open(t)
+	s := d.connect()
+	s.must("CREATE TABLE t (a int)", "INSERT INTO t VALUES (1), (2)", "CREATE MATERIALIZED VIEW m AS SELECT a FROM t",
+		"BEGIN", "ALTER TABLE t ADD COLUMN u int UNIQUE", "UPDATE t SET u = a", "INSERT INTO t VALUES (3, 3)")
+	require.Equal(t, "23505", s.code("INSERT INTO t VALUES (4, 3)"))
+	s.must("ROLLBACK", "INSERT INTO t VALUES (3)")
+	require.Equal(t, "0", s.row("SELECT count(*) FROM pg_class WHERE relname = 't_u_key'"))
+	s.fails("ALTER TABLE t ADD COLUMN id int DEFAULT 1 PRIMARY KEY", "23505", `could not create unique index "t_pkey"`)
+	s.must("ALTER TABLE t ADD COLUMN u int UNIQUE", "UPDATE t SET u = a * 10")
+	d.crash()
+	s = d.connect()
+	require.Equal(t, "2", s.row("SELECT a FROM t WHERE u = 20"))
+	require.Equal(t, "23505", s.code("INSERT INTO t VALUES (9, 20)"))
+	require.Equal(t, []string{"1", "2", "3"}, s.rows("SELECT a FROM m ORDER BY a"))
+}

@@ -56,6 +56,9 @@ type alteration struct {
 
 // alterTable runs an action of ALTER TABLE that is about columns or constraints.
 func (d *dispatch) alterTable(x *sql.AlterAction, old *catalog.Object) error {
+	if x.Kind == sql.AlterAddColumn && (x.Column.Unique || x.Column.PrimaryKey) {
+		return d.addKeyColumn(x, old)
+	}
 	c := *old
 	c.Columns, c.Checks = slices.Clone(old.Columns), slices.Clone(old.Checks)
 	a := &alteration{d: d, old: old, o: &c}
@@ -297,10 +300,6 @@ func (a *alteration) addColumn(x *sql.AlterAction) error {
 	switch {
 	case def.Name == rowIDColumn:
 		return pgerr.Newf(pgerr.ReservedName, "column name %q is reserved", def.Name).At(def.Pos)
-	case def.PrimaryKey:
-		return pgerr.Newf(pgerr.FeatureNotSupported, "a primary key cannot be added together with a column").At(def.Pos).WithHint("Add the column, then the constraint.")
-	case def.Unique:
-		return pgerr.Newf(pgerr.FeatureNotSupported, "a unique constraint cannot be added together with a column").At(def.Pos).WithHint("Add the column, then the constraint.")
 	case def.References != nil:
 		return errForeignKey(def.References.Pos)
 	case def.Type == nil:
