@@ -292,15 +292,19 @@ func (c *changer) insert(ch *types.Chunk, extra []*types.Vector, r int, current 
 		return err
 	}
 	oc := c.p.change.OnConflict
-	if exists && (oc == nil || !oc.Key) {
+	if exists && (oc == nil || !oc.Key && len(oc.Arbiters) == 0) {
 		return c.duplicate(ch, r)
 	}
-	at := key
+	// Conflicts of the arbiters are handled before any other is an error; the row with the key may be the one they find.
+	at, self, keyTaken := key, key, exists && !oc.Key
+	if keyTaken {
+		exists, self = false, nil
+	}
 	for _, u := range c.w.unique {
 		if exists || oc == nil || !slices.Contains(oc.Arbiters, u.enc.Spec.ID) {
 			continue
 		}
-		other, taken, err := u.taken(c.w, current, key, row)
+		other, taken, err := u.taken(c.w, current, self, row)
 		if err != nil {
 			return err
 		}
@@ -310,6 +314,9 @@ func (c *changer) insert(ch *types.Chunk, extra []*types.Vector, r int, current 
 				return err
 			}
 		}
+	}
+	if !exists && keyTaken {
+		return c.duplicate(ch, r)
 	}
 	if !exists {
 		if err := c.checkUnique(current, key, row); err != nil {
