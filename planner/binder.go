@@ -20,6 +20,10 @@ const maxTargets = 1664
 // maxBindDepth bounds the nesting of queries, views and CTEs.
 const maxBindDepth = 200
 
+// maxBoundQueries bounds the queries, subqueries and operands of set operations of a statement once views and WITH queries are put in for
+// each of their references: that can double with each of them.
+const maxBoundQueries = 10_000
+
 // binder resolves names and types and builds the logical tree. One per statement.
 type binder struct {
 	o      Options
@@ -32,6 +36,7 @@ type binder struct {
 	// inView counts the views being bound: positions in their texts mean nothing in the user's statement.
 	inView int
 	depth  int
+	bound  int // queries so far, see maxBoundQueries
 	path   []string
 	// scanned are the columns made by scans; marked names the FROM items whose rows need a mark (see absentRow).
 	scanned map[int]bool
@@ -140,6 +145,10 @@ func (b *binder) queryOnce(q *pgext.Query, ev *env, keepUnknown bool) (*bound, e
 		return nil, pgerr.Newf(pgerr.StatementTooComplex, "queries are nested more than %d deep", maxBindDepth)
 	}
 	defer func() { b.depth-- }()
+	if b.bound++; b.bound > maxBoundQueries {
+		return nil, pgerr.Newf(pgerr.StatementTooComplex, "the statement expands to more than %d queries", maxBoundQueries).
+			WithHint("Keep the rows of a view or WITH query that is referenced many times in a table or materialized view.")
+	}
 	if err := b.lockForm(q); err != nil {
 		return nil, err
 	}

@@ -232,6 +232,9 @@ func (g *dependency) dependents(t *thing) []*dependent {
 				add(thing{o: q}, true)
 			}
 		}
+		if c := &t.o.Columns[t.at]; c.Default != "" || c.Sequence != 0 {
+			add(thing{kind: thingDefault, o: t.o, at: t.at}, true)
+		}
 	}
 	return out
 }
