@@ -27,23 +27,22 @@ const (
 
 // routine is a function as the catalogue describes it: of a user, or builtin.
 type routine struct {
-	oid                 uint32
-	schema, name        string
-	language            string
-	kind                byte // f a w
-	params              []FunctionArg
-	result              types.OID
-	set                 bool
-	volatility          byte
-	parallel            byte
-	strict, leakproof   bool
-	cost, rows          float64
-	source              string // what AS says
-	body                string // of a function that is no string
-	aggregateKind       byte   // n o h
-	directArgs          int64
-	table               bool // RETURNS TABLE
-	defaultsAreRecorded bool
+	oid               uint32
+	schema, name      string
+	language          string
+	kind              byte // f a w
+	params            []FunctionArg
+	result            types.OID
+	set               bool
+	volatility        byte
+	parallel          byte
+	strict, leakproof bool
+	cost, rows        float64
+	source            string // what AS says
+	body              string // of a function that is no string
+	aggregateKind     byte   // n o h
+	directArgs        int64
+	table             bool // RETURNS TABLE
 }
 
 // routine finds a function by its OID.
