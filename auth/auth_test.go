@@ -25,7 +25,7 @@ import (
 func TestVerifierOfPostgreSQL(t *testing.T) {
 	for _, c := range []struct{ password, verifier string }{
 		{"secret", "SCRAM-SHA-256$4096:nuZ+KQFEyDt0myd4iqVwww==$aQUTme2XrJIig6LZojD6k+4dBu/kc5La/t5aw9TmaHs=:HaZv2qWtbTYc8VI6kVbQSX5XCxsfWwx3CsE2PrVWwPY="},
-		{"I­X", "SCRAM-SHA-256$4096:TOTmW3UrksGPMV9g9dKYeQ==$xQLM68Txn/dLjaBqVJ9H8HEYAO7VLdLqivzZHogpLOc=:7PmTVIcQrF+CT7JUqjc0p9PtyZJ1v/M0f5CZMuR2xD0="},
+		{"I\u00adX", "SCRAM-SHA-256$4096:TOTmW3UrksGPMV9g9dKYeQ==$xQLM68Txn/dLjaBqVJ9H8HEYAO7VLdLqivzZHogpLOc=:7PmTVIcQrF+CT7JUqjc0p9PtyZJ1v/M0f5CZMuR2xD0="},
 		{"ｘｙ", "SCRAM-SHA-256$4096:p2sE/ngH5EjkMGu6pOKZaA==$0eRR78cbpoaZ/go3fjhAoI3417WmzowJN5k4iAsm/G4=:gucWC17mFsT3AWPxHIoUuZpVDumL62RvMgXvYK/pMFI="},
 		{"Grüße", "SCRAM-SHA-256$4096:Dk+sO2/ih+pPS3YKVgx+JQ==$5Be3JSQz1CIB5IOdKJ29JJkUb6YTWLdTKqrXcy5KwqI=:hWPwys9DxyP+rQC6f4aZJug/VEf98zT/nH1GuO/UVrI="},
 	} {
@@ -229,7 +229,6 @@ type dialogue struct {
 	password   string
 	mechanisms []string
 	answers    []string
-	step       int
 }
 
 func (d *dialogue) CleartextPassword() (string, error) { return d.password, nil }

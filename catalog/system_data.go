@@ -26,6 +26,7 @@ type SessionInfo struct {
 	ClientPort                                   int32
 	State, Query                                 string
 	Started, TxnStarted, QueryStarted, StateTime int64
+	TLS                                          *TLSInfo // nil: not encrypted
 }
 
 // SystemData is what the rows of the system relations are made of: one consistent state, good for one statement. Functions may be nil.
@@ -46,6 +47,7 @@ type SystemData struct {
 	Locks            func() []LockInfo
 	Cursors          func() []CursorInfo
 	Prepared         func() []PreparedInfo
+	HBARules         func() ([]HBARule, error)
 	ServerVersion    string
 	ServerVersionNum int
 	Now              int64 // µs since 2000-01-01 UTC
@@ -79,6 +81,7 @@ var producers = map[string]producer{
 	"pg_catalog\x00pg_foreign_data_wrapper": pgForeignDataWrapper,
 	"pg_catalog\x00pg_foreign_server":       pgForeignServer,
 	"pg_catalog\x00pg_foreign_table":        pgForeignTable,
+	"pg_catalog\x00pg_hba_file_rules":       pgHBAFileRules,
 	"pg_catalog\x00pg_index":                pgIndex,
 	"pg_catalog\x00pg_indexes":              pgIndexes,
 	"pg_catalog\x00pg_language":             recordedRows("pg_language"),
@@ -97,6 +100,8 @@ var producers = map[string]producer{
 	"pg_catalog\x00pg_shadow":               pgShadow,
 	"pg_catalog\x00pg_stat_activity":        pgStatActivity,
 	"pg_catalog\x00pg_stat_all_indexes":     pgStatIndexes,
+	"pg_catalog\x00pg_stat_gssapi":          pgStatGSSAPI,
+	"pg_catalog\x00pg_stat_ssl":             pgStatSSL,
 	"pg_catalog\x00pg_stat_user_indexes":    pgStatIndexes,
 	"pg_catalog\x00pg_stat_all_tables":      pgStatTables,
 	"pg_catalog\x00pg_stat_database":        pgStatDatabase,

@@ -3,6 +3,7 @@ package catalog
 import (
 	"context"
 	"fmt"
+	"math/big"
 	"os"
 	"strings"
 	"testing"
@@ -144,7 +145,13 @@ func exampleDB(t testing.TB) *SystemData {
 			return []LockInfo{{Object: 7, Sub: 1, PID: 7, Mode: "ExclusiveLock", Granted: true}}
 		},
 		Sessions: func() []SessionInfo {
-			return []SessionInfo{{PID: 7, User: "ann", Database: "db", State: "idle", Started: 1}}
+			return []SessionInfo{{PID: 7, User: "ann", Database: "db", State: "idle", Started: 1, ClientAddr: "127.0.0.1", ClientPort: 9}}
+		},
+		HBARules: func() ([]HBARule, error) {
+			return []HBARule{
+				{Line: 1, Type: "host", Databases: []string{"all"}, Users: []string{"a", "b"}, Address: "10.0.0.0", Netmask: "255.0.0.0", Method: "cert", Options: []string{"x=y"}},
+				{Line: 2, Type: "host", Error: "faulty"},
+			}, nil
 		},
 		ServerVersion: "14.15", ServerVersionNum: 140015,
 	}
@@ -400,4 +407,32 @@ func BenchmarkPgAttribute(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+func TestSecurityRelations(t *testing.T) {
+	d := exampleDB(t)
+	d.Sessions = func() []SessionInfo {
+		serial, ok := new(big.Int).SetString("123456789012345678901234567890", 10)
+		require.True(t, ok)
+		return []SessionInfo{
+			{PID: 1, User: "ann"},
+			{PID: 2, User: "ann", ClientPort: 7, TLS: &TLSInfo{Version: "TLSv1.3", Cipher: "TLS_AES_128_GCM_SHA256", Bits: 128, ClientDN: "/CN=ann", IssuerDN: "/CN=ca", Serial: serial}},
+			{PID: 3, User: "ann", ClientPort: 8},
+		}
+	}
+	require.Equal(t, []map[string]string{
+		{
+			"pid": "2", "ssl": "t", "version": "TLSv1.3", "cipher": "TLS_AES_128_GCM_SHA256", "bits": "128", "client_dn": "/CN=ann",
+			"client_serial": "123456789012345678901234567890", "issuer_dn": "/CN=ca",
+		},
+		{"pid": "3", "ssl": "f", "version": "∅", "cipher": "∅", "bits": "∅", "client_dn": "∅", "client_serial": "∅", "issuer_dn": "∅"},
+	}, table(t, d, "pg_catalog", "pg_stat_ssl"))
+	require.Len(t, table(t, d, "pg_catalog", "pg_stat_gssapi"), 2)
+	rules := table(t, d, "pg_catalog", "pg_hba_file_rules")
+	require.Equal(t, map[string]string{
+		"line_number": "1", "type": "host", "database": "{all}", "user_name": "{a,b}", "address": "10.0.0.0", "netmask": "255.0.0.0", "auth_method": "cert",
+		"options": "{x=y}", "error": "∅",
+	}, rules[0])
+	require.Equal(t, "faulty", rules[1]["error"])
+	require.Equal(t, "∅", rules[1]["type"])
 }

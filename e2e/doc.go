@@ -4,6 +4,7 @@
 //	crash_test.go     50 kills at random moments and around the commit of checkpoints; nothing acknowledged is lost or counted twice
 //	s3_test.go        the same with checkpoints in a bucket; restore from the bucket alone; what is uploaded
 //	badinput_test.go  wrong statements, broken rows, full disks, damaged files: clear errors, and everything else stays alive
+//	security_test.go  psql logs in over TLS, with passwords and certificates; rules and certificates change; the first bytes of the protocol
 //	server_test.go    starts, kills and queries the binary
 //	workload_test.go  tables, sources and views under load, and the check that every view equals its query
 //

@@ -67,6 +67,7 @@ type serveOptions struct {
 	failpoints             string
 	settings               []string // name=value
 	env                    []string
+	args                   []string // further flags
 }
 
 // process is a running server.
@@ -115,6 +116,7 @@ func launch(o serveOptions) (*process, error) {
 	for _, s := range o.settings {
 		args = append(args, "--set", s)
 	}
+	args = append(args, o.args...)
 	p := &process{cmd: exec.Command(binary, args...), done: make(chan struct{}), log: &tail{}}
 	p.cmd.Env = append(os.Environ(), o.env...)
 	out, err := p.cmd.StderrPipe()

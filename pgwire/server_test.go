@@ -240,6 +240,18 @@ func TestTLS(t *testing.T) {
 	require.NoError(t, nc.Close())
 }
 
+func TestCipherNames(t *testing.T) {
+	for id, want := range map[uint16]string{
+		tls.TLS_AES_256_GCM_SHA384:                      "TLS_AES_256_GCM_SHA384",
+		tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256:       "ECDHE-RSA-AES128-GCM-SHA256",
+		tls.TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA:        "ECDHE-ECDSA-AES256-SHA",
+		tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256: "ECDHE-RSA-CHACHA20-POLY1305",
+		tls.TLS_RSA_WITH_AES_128_CBC_SHA256:             "AES128-SHA256",
+	} {
+		require.Equal(t, want, cipherName(id))
+	}
+}
+
 func TestParseOptions(t *testing.T) {
 	for in, want := range map[string][]Param{
 		"":                             nil,

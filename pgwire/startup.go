@@ -158,6 +158,20 @@ func (c *conn) tlsCfg() *tls.Config {
 // tlsVersionName prints a version as OpenSSL does.
 func tlsVersionName(v uint16) string { return strings.Replace(tls.VersionName(v), "TLS ", "TLSv", 1) }
 
+// cipherName prints a cipher suite as OpenSSL does: those of TLS 1.3 have the standard's names.
+func cipherName(id uint16) string {
+	name := tls.CipherSuiteName(id)
+	exchange, cipher, ok := strings.Cut(strings.TrimPrefix(name, "TLS_"), "_WITH_")
+	if !ok {
+		return name
+	}
+	cipher = strings.NewReplacer("AES_", "AES", "_CBC_", "_", "POLY1305_SHA256", "POLY1305").Replace(cipher)
+	if exchange != "RSA" {
+		cipher = exchange + "_" + cipher
+	}
+	return strings.ReplaceAll(cipher, "_", "-")
+}
+
 // prefixConn is a connection of which some bytes were read already.
 type prefixConn struct {
 	net.Conn
@@ -177,7 +191,7 @@ func (c *prefixConn) Read(p []byte) (int, error) {
 func (c *conn) startupParams(version uint32, b []byte) (StartupParams, error) {
 	p := StartupParams{RemoteAddr: c.nc.RemoteAddr(), LocalAddr: c.nc.LocalAddr(), TLS: c.encrypted, ProcessID: c.pid, Wake: c.wake}
 	if c.encrypted {
-		p.TLSVersion, p.TLSCipher = tlsVersionName(c.tlsState.Version), tls.CipherSuiteName(c.tlsState.CipherSuite)
+		p.TLSVersion, p.TLSCipher = tlsVersionName(c.tlsState.Version), cipherName(c.tlsState.CipherSuite)
 		p.ServerCert, p.ClientCerts = c.serverCert, c.tlsState.PeerCertificates
 	}
 	if version>>16 != protocolMajor {

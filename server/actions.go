@@ -5,6 +5,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/streamdb/streamdb/catalog"
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/pgwire"
 )
@@ -98,8 +99,21 @@ func (a *actions) ServerPort() (int32, bool) {
 	return int32(t.Port), true
 }
 
+// Reload implements expr.SessionActions.
+func (a *actions) Reload() error {
+	const name = "pg_reload_conf"
+	if a.ss.snapshot().Has(a.ss.role(), catalog.BuiltinSecurable(name), catalog.PrivExecute) == 0 {
+		return denied("permission denied for function %s", name)
+	}
+	_ = a.ss.srv.ReloadConfig() // logged; as with PostgreSQL the client learns no more than that it was asked for
+	return nil
+}
+
 // Started implements expr.SessionActions.
 func (a *actions) Started() int64 { return micros(a.ss.srv.started) }
+
+// Configured implements expr.SessionActions.
+func (a *actions) Configured() int64 { return a.ss.srv.configured.Load() }
 
 // IdleTimeout implements pgwire.Idler.
 func (ss *session) IdleTimeout() (time.Duration, *pgerr.Error) {

@@ -59,6 +59,7 @@ func (ss *session) sessionInfo() catalog.SessionInfo {
 	}
 	if t, ok := ss.params.RemoteAddr.(*net.TCPAddr); ok {
 		i.ClientAddr, i.ClientPort = t.IP.String(), int32(t.Port)
+		i.TLS = tlsInfo(&ss.params)
 	}
 	return i
 }

@@ -195,8 +195,13 @@ func TestTLSAndRules(t *testing.T) {
 	admin.must("create role ann login", "create role worker login", "create role robot login")
 	_, err = d.tcp(addr, "ann", "", tls...)
 	require.Contains(t, err.Error(), "connection requires a valid client certificate")
-	_, err = d.tcp(addr, "ann", "", with("ann")...)
+	ann, err := d.tcp(addr, "ann", "", with("ann")...)
 	require.NoError(t, err)
+	require.Equal(t, "t|TLSv1.3|/CN=ann|/CN=ca", ann.row("select ssl::text::\"char\", version, client_dn, issuer_dn from pg_stat_ssl where client_serial is not null"))
+	ann.fails("select * from pg_hba_file_rules", "42501", "permission denied for view pg_hba_file_rules")
+	ann.fails("select pg_reload_conf()", "42501", "permission denied for function pg_reload_conf")
+	require.Equal(t, []string{"1|hostssl|{all}|{streamdb}|all||scram-sha-256||", "2|hostssl|{all}|{all}|all||cert|{clientcert=verify-full,map-role=robot=worker}|"},
+		admin.rows("select concat_ws('|', line_number, type, database::text, user_name::text, address, coalesce(netmask, ''), auth_method, coalesce(options::text, ''), coalesce(error, '')) from pg_hba_file_rules"))
 	_, err = d.tcp(addr, "worker", "", with("robot")...)
 	require.NoError(t, err)
 	for _, user := range []string{"robot", "ann"} {
@@ -208,15 +213,18 @@ func TestTLSAndRules(t *testing.T) {
 	require.ErrorContains(t, d.srv.ReloadConfig(), `:1: invalid authentication method "nonsense"`)
 	_, err = d.tcp(addr, "ann", "", with("ann")...)
 	require.NoError(t, err, "the former rules are in force")
+	require.Equal(t, []string{`1: invalid authentication method "nonsense"`}, admin.rows("select line_number || ': ' || error from pg_hba_file_rules where type is null"))
+	loaded := admin.text("select pg_conf_load_time()::text")
 	rules("host all all all reject\n")
 	require.NoError(t, d.srv.ReloadConfig())
 	_, err = d.tcp(addr, "ann", "", with("ann")...)
 	require.Contains(t, err.Error(), `pg_hba.conf rejects connection for host "127.0.0.1", user "ann", database "streamdb", SSL encryption`)
 	require.NoError(t, admin.Ping(d.ctx), "open connections stay")
+	require.NotEqual(t, loaded, admin.text("select pg_conf_load_time()::text"))
 
 	// A certificate that changes is served to the next connection.
 	rules("hostssl all all all trust\n")
-	require.NoError(t, d.srv.ReloadConfig())
+	require.Equal(t, "true", admin.text("select pg_reload_conf()::text"))
 	other := newAuthority(t)
 	other.issue("server", false)
 	for _, f := range []string{"server.crt", "server.key"} {

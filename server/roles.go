@@ -226,6 +226,7 @@ func (s *Server) ReloadConfig() error {
 	if len(faults) > 0 {
 		return faults[0]
 	}
+	s.configured.Store(micros(time.Now()))
 	s.log.Info().Msg("configuration reloaded")
 	return nil
 }
@@ -246,6 +247,7 @@ func (s *Server) openSecurity() error {
 		}
 		s.settings.vals["ssl"] = "on"
 	}
+	s.configured.Store(micros(s.started))
 	if s.auth, err = auth.New(s, nil, s.log, s.cfg.Insecure); err != nil {
 		return err
 	}

@@ -98,6 +98,7 @@ type Server struct {
 	channels   channels
 	advisory   advisoryLocks
 	started    time.Time
+	configured atomic.Int64 // when rules and certificates were last read, µs since 2000-01-01 UTC
 	ready      atomic.Bool
 	statements atomic.Int64
 

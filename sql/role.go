@@ -50,7 +50,6 @@ type PrivilegeSpec struct {
 	Name    string // as folded; "all" for ALL PRIVILEGES
 	Columns []Ident
 	Pos     int
-	quoted  bool
 }
 
 // FunctionName is a function with the types of its arguments, nil when they are not given.

@@ -52,8 +52,11 @@ type SessionActions interface {
 	// AdvisoryUnlock gives a lock of the session back; false, with a warning, when it has none.
 	AdvisoryUnlock(l AdvisoryLock) (bool, error)
 	AdvisoryUnlockAll() error
-	// Started is when the server was started, µs since 2000-01-01 UTC.
+	// Reload reads the rules of who may connect and the certificates again, if the session may ask for it. What cannot be read is for the log.
+	Reload() error
+	// Started is when the server was started, Configured when it last read its configuration, µs since 2000-01-01 UTC.
 	Started() int64
+	Configured() int64
 }
 
 // AdvisoryLock names an advisory lock and the mode wanted: Two tells whether Class and Object are two numbers, or the halves of one.

@@ -21,13 +21,15 @@ func sessionFunctions() []entry {
 			return nil
 		})
 	}
-	started := each(func(c *call) error {
-		s, err := session(c)
-		if err != nil {
-			return err
-		}
-		return c.setInt(s.Started())
-	})
+	since := func(get func(expr.SessionActions) int64) expr.Kernel {
+		return each(func(c *call) error {
+			s, err := session(c)
+			if err != nil {
+				return err
+			}
+			return c.setInt(get(s))
+		})
+	}
 	signal := func(terminate bool) expr.Kernel {
 		return each(func(c *call) error {
 			s, err := session(c)
@@ -73,7 +75,18 @@ func sessionFunctions() []entry {
 		fn("pg_notification_queue_usage()", "", each(func(c *call) error { return c.setFloat(0) })),
 		{id: "inet_client_port()", sig: "int4 f f s", doc: "Port of the client, NULL within the process", impl: impl{kernel: port(expr.SessionActions.ClientPort)}},
 		{id: "inet_server_port()", sig: "int4 f f s", doc: "Port of the server, NULL within the process", impl: impl{kernel: port(expr.SessionActions.ServerPort)}},
-		fn("pg_postmaster_start_time()", "", started), fn("pg_conf_load_time()", "", started),
+		fn("pg_reload_conf()", "", each(func(c *call) error {
+			s, err := session(c)
+			if err != nil {
+				return err
+			}
+			if err := s.Reload(); err != nil {
+				return err
+			}
+			return c.setBool(true)
+		})),
+		fn("pg_postmaster_start_time()", "", since(expr.SessionActions.Started)),
+		fn("pg_conf_load_time()", "", since(expr.SessionActions.Configured)),
 	}
 }
 
