@@ -148,6 +148,9 @@ func (c *changer) run() error {
 	}
 	pins := v.pins
 	c.w = ss.tx.table(c.rel, c.obj.Constraint)
+	if c.w.made == nil {
+		c.w.made = c.obj
+	}
 	c.early = needTarget
 	if needTarget {
 		if err := c.w.keep(ss, c.obj); err != nil {

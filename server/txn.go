@@ -57,6 +57,7 @@ type savepoint struct {
 type tableWrites struct {
 	rel        *exec.Relation
 	constraint string
+	made       *catalog.Object // the table as it was when its first row was made; nil when nothing but locks is known
 	changes    map[string]*exec.Change
 	locks      map[string]exec.RowLock
 	order      []string
@@ -152,7 +153,7 @@ func (w *tableWrites) put(key, old, row []byte) error {
 }
 
 func (w *tableWrites) clone() *tableWrites {
-	c := &tableWrites{rel: w.rel, constraint: w.constraint, changes: make(map[string]*exec.Change, len(w.changes)), bytes: w.bytes, order: append([]string(nil), w.order...)}
+	c := &tableWrites{rel: w.rel, constraint: w.constraint, made: w.made, changes: make(map[string]*exec.Change, len(w.changes)), bytes: w.bytes, order: append([]string(nil), w.order...)}
 	for k, v := range w.changes {
 		d := *v
 		c.changes[k] = &d
@@ -169,6 +170,10 @@ func (ss *session) commit(ctx context.Context) error {
 		return err
 	}
 	if err := ss.dropOnCommit(); err != nil {
+		ss.rollback()
+		return err
+	}
+	if err := ss.constraintsHold(); err != nil {
 		ss.rollback()
 		return err
 	}
