@@ -40,6 +40,17 @@ func (r *Role) settings() []string {
 	return out
 }
 
+// pgDBRoleSetting lists the settings of roles. With one database, those for it alone are those for all.
+func pgDBRoleSetting(d *SystemData, w *rowWriter) {
+	for _, r := range d.Snap.Roles() {
+		if list := r.settings(); list != nil {
+			w.oid("setrole", r.OID)
+			w.texts("setconfig", list)
+			w.end()
+		}
+	}
+}
+
 func pgAuthid(d *SystemData, w *rowWriter) {
 	for _, r := range d.authRoles() {
 		roleRow(w, r, r.Verifier)

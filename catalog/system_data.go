@@ -74,6 +74,7 @@ var producers = map[string]producer{
 	"pg_catalog\x00pg_constraint":           pgConstraint,
 	"pg_catalog\x00pg_cursors":              pgCursors,
 	"pg_catalog\x00pg_database":             pgDatabase,
+	"pg_catalog\x00pg_db_role_setting":      pgDBRoleSetting,
 	"pg_catalog\x00pg_depend":               pgDepend,
 	"pg_catalog\x00pg_enum":                 pgEnum,
 	"pg_catalog\x00pg_description":          pgDescription,

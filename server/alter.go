@@ -10,6 +10,22 @@ import (
 	"github.com/streamdb/streamdb/sql"
 )
 
+// alterDatabase refuses what cannot be changed about a database, which is anything but its owner.
+func alterDatabase(st *sql.AlterObject) error {
+	if st.Name.Name != databaseName {
+		return pgerr.Newf(pgerr.InvalidCatalogName, "database %q does not exist", st.Name.Name)
+	}
+	err := pgerr.Newf(pgerr.FeatureNotSupported, "this form of ALTER DATABASE is not supported")
+	if len(st.Actions) == 0 {
+		return err
+	}
+	x := &st.Actions[0]
+	if x.Kind == sql.AlterSetOptions || x.Kind == sql.AlterReset {
+		err = pgerr.Newf(pgerr.FeatureNotSupported, "ALTER DATABASE SET is not supported").WithHint("ALTER SYSTEM SET changes the default of all roles.")
+	}
+	return err.At(x.Pos)
+}
+
 // alter runs ALTER of everything but roles, types and the options of sequences. Several actions happen all or not at all.
 func (d *dispatch) alter(st *sql.AlterObject) error {
 	if st.Kind == sql.KindSystem {
@@ -21,6 +37,9 @@ func (d *dispatch) alter(st *sql.AlterObject) error {
 			}
 		}
 		return d.complete("ALTER SYSTEM")
+	}
+	if st.Kind == sql.KindDatabase { // its owner was changed before
+		return alterDatabase(st)
 	}
 	tag := "ALTER " + strings.ToUpper(string(st.Kind))
 	if err := d.beginSchema(); err != nil {
