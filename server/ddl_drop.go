@@ -106,9 +106,9 @@ func (d *dispatch) drop(st *sql.Drop) error {
 				if st.Kind == sql.KindIndex {
 					code = pgerr.UndefinedObject
 				}
-				return pgerr.Newf(code, "%s %q does not exist", st.Kind, n.Key())
+				return pgerr.Newf(code, "%s %q does not exist", st.Kind, n.Name)
 			}
-			if err := d.ss.notice("NOTICE", pgerr.SuccessfulCompletion, "%s %q does not exist, skipping", st.Kind, n.Key()); err != nil {
+			if err := d.ss.notice("NOTICE", pgerr.SuccessfulCompletion, "%s %q does not exist, skipping", st.Kind, n.Name); err != nil {
 				return err
 			}
 			continue
