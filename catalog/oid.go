@@ -32,6 +32,9 @@ const (
 // DatabaseOID is the OID of the one database.
 const DatabaseOID uint32 = 16382
 
+// DatabaseClass is the OID of pg_database, in which it stands.
+const DatabaseClass uint32 = pgDatabaseOID
+
 // Fixed OIDs of objects that every database has. They lie below the ids of users' objects and outside PostgreSQL's own.
 const (
 	ownerOID     uint32 = 10    // the role streamdb, PostgreSQL's bootstrap superuser
@@ -68,6 +71,9 @@ func numberedOID(id uint64, number, limit int) uint32 {
 	}
 	return uint32(manyFlag | id<<numberBits | uint64(number))
 }
+
+// TableOID is the OID of the table with the given id, 0 when it has none.
+func TableOID(id uint64) uint32 { return derivedOID(0, id) }
 
 func relationOID(o *Object) uint32   { return derivedOID(0, o.ID) }
 func indexOID(o *Object) uint32      { return derivedOID(classIndex, o.ID) }

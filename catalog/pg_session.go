@@ -18,8 +18,10 @@ type PreparedInfo struct {
 	GenericPlans, CustomPlans int64
 }
 
-// LockInfo is an advisory lock, held or waited for, as pg_locks lists it. Since is µs since 2000-01-01 UTC, 0 for none.
+// LockInfo is a lock, held or waited for, as pg_locks lists it: Relation is that of a "relation", the three after it are those of the others. Since is µs since 2000-01-01 UTC, 0 for none.
 type LockInfo struct {
+	Type          string
+	Relation      uint32
 	Class, Object uint32
 	Sub           int
 	PID           int32
@@ -33,11 +35,19 @@ func pgLocks(d *SystemData, w *rowWriter) {
 		return
 	}
 	for _, l := range d.Locks() {
-		w.strs("locktype", "advisory", "mode", l.Mode, "virtualtransaction", strconv.Itoa(int(l.PID))+"/0")
-		w.oid("database", databaseOID)
-		w.oid("classid", l.Class)
-		w.oid("objid", l.Object)
-		w.int("objsubid", int64(l.Sub))
+		w.strs("locktype", l.Type, "mode", l.Mode, "virtualtransaction", strconv.Itoa(int(l.PID))+"/0")
+		if l.Type == "object" {
+			w.oid("database", 0) // it is the database itself
+		} else {
+			w.oid("database", databaseOID)
+		}
+		if l.Relation != 0 {
+			w.oid("relation", l.Relation)
+		} else {
+			w.oid("classid", l.Class)
+			w.oid("objid", l.Object)
+			w.int("objsubid", int64(l.Sub))
+		}
 		w.int("pid", int64(l.PID))
 		w.bool("granted", l.Granted)
 		w.bool("fastpath", false)

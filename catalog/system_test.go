@@ -142,7 +142,7 @@ func exampleDB(t testing.TB) *SystemData {
 		Cursors:  func() []CursorInfo { return []CursorInfo{{Name: "c", Statement: "DECLARE c CURSOR FOR SELECT 1"}} },
 		Prepared: func() []PreparedInfo { return []PreparedInfo{{Name: "p", Statement: "SELECT $1", Params: []int64{25}}} },
 		Locks: func() []LockInfo {
-			return []LockInfo{{Object: 7, Sub: 1, PID: 7, Mode: "ExclusiveLock", Granted: true}}
+			return []LockInfo{{Type: "advisory", Object: 7, Sub: 1, PID: 7, Mode: "ExclusiveLock", Granted: true}}
 		},
 		Sessions: func() []SessionInfo {
 			return []SessionInfo{{PID: 7, User: "ann", Database: "db", State: "idle", Started: 1, ClientAddr: "127.0.0.1", ClientPort: 9}}

@@ -135,10 +135,7 @@ func (ss *session) lockCtx(ctx context.Context) (context.Context, context.Cancel
 
 // lockTable waits for the other statements that change rows of a table outside of transaction blocks.
 func (ss *session) lockTable(ctx context.Context, id uint64) (unlock func(), err error) {
-	ctx, cancel := ss.lockCtx(ctx)
-	defer cancel()
-	l := ss.srv.tableState(id).write
-	return l.unlock, l.lock(ctx)
+	return ss.srv.locks.exclusive(ctx, ss, lockTag{kind: lockTable, table: id})
 }
 
 // severities are the severities of notices, the least first; a client gets those from client_min_messages on.

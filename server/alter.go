@@ -95,12 +95,11 @@ func (d *dispatch) beginSchema() error {
 	if ss.tx.schema != nil {
 		return nil
 	}
-	ctx, cancel := ss.lockCtx(d.ctx)
-	defer cancel()
-	if err := ss.srv.ddl.lock(ctx); err != nil {
+	unlock, err := ss.srv.locks.exclusive(d.ctx, ss, lockTag{kind: lockSchema})
+	if err != nil {
 		return err
 	}
-	ss.tx.schema = &schemaTx{private: ss.srv.catalog.Begin()}
+	ss.tx.schema = &schemaTx{private: ss.srv.catalog.Begin(), unlock: unlock}
 	return nil
 }
 

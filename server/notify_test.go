@@ -128,16 +128,6 @@ func (s *session) row2(q string, args ...any) string {
 	return v
 }
 
-func TestLockTimeout(t *testing.T) {
-	d := open(t)
-	a, b := d.connect(), d.connect()
-	a.must("BEGIN", "CREATE TABLE t (a int)")
-	b.must("SET lock_timeout = '50ms'")
-	b.fails("CREATE TABLE u (a int)", "55P03", "canceling statement due to lock timeout")
-	a.must("COMMIT")
-	b.must("CREATE TABLE u (a int)")
-}
-
 func TestConfigFunctions(t *testing.T) {
 	d := open(t)
 	s := d.connect(func(c *pgx.ConnConfig) { c.RuntimeParams["options"] = "-c statement_timeout=5s -c my.start=hello" })

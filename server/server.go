@@ -91,12 +91,11 @@ type Server struct {
 	auth     *auth.Authenticator
 	tls      *auth.TLS // nil: connections are not encrypted
 
-	ddl        schemaLock // one schema change at a time
-	tables     sync.Map   // uint64 → *tableState
-	sessions   sync.Map   // int32 → *session
-	sequences  sync.Map   // uint64 → *sequence
+	tables     sync.Map // uint64 → *tableState
+	sessions   sync.Map // int32 → *session
+	sequences  sync.Map // uint64 → *sequence
 	channels   channels
-	advisory   advisoryLocks
+	locks      lockManager
 	started    time.Time
 	configured atomic.Int64 // when rules and certificates were last read, µs since 2000-01-01 UTC
 	ready      atomic.Bool
@@ -112,7 +111,6 @@ type Server struct {
 
 // tableState is what DML needs of a base table besides its relation.
 type tableState struct {
-	write   schemaLock // serialises UPDATE and DELETE outside of transaction blocks, so that these never conflict
 	nextRow atomic.Int64
 }
 
@@ -127,7 +125,7 @@ func Open(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.DataDir == "" {
 		cfg.DataDir = DefaultDataDir
 	}
-	s := &Server{cfg: cfg, log: cfg.Logger, registry: functions.Builtins(), ddl: newSchemaLock(), started: time.Now(), fatal: make(chan error, 1)}
+	s := &Server{cfg: cfg, log: cfg.Logger, registry: functions.Builtins(), started: time.Now(), fatal: make(chan error, 1)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	if err := s.open(ctx); err != nil {
 		return nil, errors.Join(err, s.release())
@@ -502,7 +500,7 @@ func (s *Server) openTable(ctx context.Context, o *catalog.Object) error {
 	if _, err := s.engine.CreateTable(ctx, o.ID, o.Name, o.Stored(), o.Key); err != nil {
 		return err
 	}
-	s.tables.Store(o.ID, &tableState{write: newSchemaLock()})
+	s.tables.Store(o.ID, &tableState{})
 	if o.Layout == nil {
 		return nil
 	}
@@ -531,7 +529,7 @@ func (s *Server) tableState(id uint64) *tableState {
 	if t, ok := s.tables.Load(id); ok {
 		return t.(*tableState) //nolint:forcetypeassert // only tableStates are stored
 	}
-	t, _ := s.tables.LoadOrStore(id, &tableState{write: newSchemaLock()})
+	t, _ := s.tables.LoadOrStore(id, &tableState{})
 	return t.(*tableState) //nolint:forcetypeassert // only tableStates are stored
 }
 

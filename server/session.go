@@ -38,9 +38,9 @@ type session struct {
 	stmtCtx    context.Context //nolint:containedctx // of the running statement, for the functions that it calls
 	guest      bool            // no role has the user's name: it stands for the superuser
 	roleIs     roleCache
-	explaining *explaining              // the EXPLAIN ANALYZE whose statement runs, nil: there is none
-	advisory   map[advisoryKey]struct{} // locks that it or its transaction holds; guarded by advisoryLocks.mu
-	awaits     *advisoryWait            // guarded by advisoryLocks.mu
+	explaining *explaining          // the EXPLAIN ANALYZE whose statement runs, nil: there is none
+	advisory   map[lockTag]struct{} // advisory locks that it or its transaction holds; guarded by lockManager.mu
+	awaits     *lockWait            // guarded by lockManager.mu
 }
 
 // NewSession implements pgwire.Handler.
@@ -130,8 +130,8 @@ func (ss *session) Close() {
 	ss.closePortals(func(*portal) bool { return true })
 	ss.rollbackSchema()
 	ss.tx.release()
-	ss.srv.advisory.endTx(ss, 0)
-	ss.srv.advisory.unlockAll(ss)
+	ss.srv.locks.endTx(ss, 0)
+	ss.srv.locks.unlockAll(ss)
 	ss.tx = &txn{}
 	if err := ss.dropTemporary(); err != nil {
 		ss.srv.log.Warn().Err(err).Msg("drop temporary tables: the next start does it")

@@ -294,7 +294,7 @@ func (d *dispatch) discard(st *sql.Discard) error {
 		ss.vars.resetAll()
 		clear(ss.prepared)
 		ss.tx.listens = append(ss.tx.listens, listening{off: true})
-		ss.srv.advisory.unlockAll(ss)
+		ss.srv.locks.unlockAll(ss)
 		ss.closePortals(func(p *portal) bool { return p != d.portal })
 	}
 	if st.What == "all" || st.What == "temp" || st.What == "temporary" {

@@ -247,7 +247,7 @@ func (ss *session) systemData() *catalog.SystemData {
 			}
 			return 0
 		},
-		Settings: ss.settingInfos, Sessions: s.sessionInfos, Locks: s.advisory.infos, Cursors: ss.cursorInfos, Prepared: ss.preparedInfos, HBARules: s.hbaRules,
+		Settings: ss.settingInfos, Sessions: s.sessionInfos, Locks: s.locks.infos, Cursors: ss.cursorInfos, Prepared: ss.preparedInfos, HBARules: s.hbaRules,
 		ServerVersion: ServerVersion, ServerVersionNum: serverVersionNum, Now: time.Since(pgEpoch).Microseconds(), Extra: streamdbSystem(),
 	}
 }

@@ -18,7 +18,7 @@ func (ss *session) rollback() {
 	ss.closePortals(endOfTx)
 	ss.rollbackSchema()
 	ss.tx.release()
-	ss.srv.advisory.endTx(ss, 0)
+	ss.srv.locks.endTx(ss, 0)
 	ss.tx = &txn{}
 	ss.vars.endTx(false)
 }
@@ -36,7 +36,7 @@ type txn struct {
 	saved    []savepoint
 	schema   *schemaTx // what it has changed of the schema, nil when nothing
 	listens  []listening
-	advisory []advisoryTaken // locks that end with it
+	advisory []takenLock // locks that end with it
 	notices  []pgwire.Notification
 	notified map[pgwire.Notification]struct{} // the same as a set
 }
@@ -238,7 +238,7 @@ func (ss *session) commit(ctx context.Context) error {
 	err = ss.named(err)
 	ss.closePortals(func(p *portal) bool { return endOfTx(p) || err != nil && p.sql.tx == t })
 	t.release()
-	ss.srv.advisory.endTx(ss, 0)
+	ss.srv.locks.endTx(ss, 0)
 	ss.tx = &txn{}
 	ss.vars.endTx(err == nil)
 	return err
@@ -440,7 +440,7 @@ func (d *dispatch) rollbackTo(st *sql.RollbackTo) error {
 		s.private.Reset(sp.catalog)
 	}
 	t.forgetNotifications(sp.notices, sp.listens)
-	d.ss.srv.advisory.endTx(d.ss, sp.advisory)
+	d.ss.srv.locks.endTx(d.ss, sp.advisory)
 	d.ss.closePortals(func(p *portal) bool { return endOfTx(p) && p.depth > i })
 	t.failed = false
 	d.ss.vars.rollbackTo(sp.vars)

@@ -14,25 +14,10 @@ import (
 // What they need of the engine is made at once (a table nobody can name does no harm) and undone by ROLLBACK; what they remove is removed
 // after COMMIT. From the first schema change to the end of its transaction a session holds the schema lock.
 
-// schemaLock admits one holder at a time. The holder may wait for a client, so waiting for it can be cancelled.
-type schemaLock chan struct{}
-
-func newSchemaLock() schemaLock { return make(schemaLock, 1) }
-
-func (l schemaLock) lock(ctx context.Context) error {
-	select {
-	case l <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-func (l schemaLock) unlock() { <-l }
-
 // schemaTx is what a transaction has changed of the schema.
 type schemaTx struct {
 	private  *catalog.Private
+	unlock   func()
 	commit   []func(context.Context) error // after the changes are decided
 	rollback []func(context.Context) error // newest first
 }
@@ -43,16 +28,15 @@ func (d *dispatch) lockSchema() (unlock func(), err error) {
 	if ss.tx.schema != nil {
 		return func() {}, nil
 	}
-	ctx, cancel := ss.lockCtx(d.ctx)
-	defer cancel()
-	if err := ss.srv.ddl.lock(ctx); err != nil {
+	unlock, err = ss.srv.locks.exclusive(d.ctx, ss, lockTag{kind: lockSchema})
+	if err != nil {
 		return nil, err
 	}
 	if ss.tx.explicit || !d.last || len(ss.tx.writes) > 0 {
-		ss.tx.schema = &schemaTx{private: ss.srv.catalog.Begin()}
+		ss.tx.schema = &schemaTx{private: ss.srv.catalog.Begin(), unlock: unlock}
 		return func() {}, nil
 	}
-	return ss.srv.ddl.unlock, nil
+	return unlock, nil
 }
 
 // snapshot is the catalog as the session sees it.
@@ -112,7 +96,7 @@ func (ss *session) rollbackSchema() {
 	if err := s.undo(0); err != nil {
 		ss.srv.log.Error().Err(err).Msg("undo schema changes")
 	}
-	ss.srv.ddl.unlock()
+	s.unlock()
 }
 
 // commitSchema publishes the transaction's schema changes together with its writes.
@@ -127,7 +111,7 @@ func (ss *session) commitSchema(ctx context.Context, writes []exec.TableWrite, c
 		return err
 	}
 	ss.tx.schema = nil
-	srv.ddl.unlock()
+	s.unlock()
 	var err error
 	for _, f := range s.commit {
 		err = errors.Join(err, f(context.WithoutCancel(ctx)))
