@@ -50,6 +50,11 @@ type srfItem struct {
 	ids   []int // result columns
 	call  *expr.Expr
 	depth int // calls inside its arguments come first
+	// Of a function in language SQL call has just the arguments: tree yields the rows, its parameters are columns of what it is applied to.
+	name   string
+	tree   *node
+	params []int
+	order  []sortKey
 }
 
 type srfCollector struct{ items []srfItem }
@@ -256,21 +261,51 @@ func (x *exprCtx) callFunc(name string, args []*expr.Expr, variadic bool, pos in
 	return x.b.reg.EnumCall(&expr.Expr{Kind: expr.Call, Type: res.Result, Func: res.Func.ID, Args: args, Pos: pos})
 }
 
-func (x *exprCtx) setReturning(e *pgext.Call, args []*expr.Expr, pos int) (*expr.Expr, error) {
+// mayHaveSet refuses sets where there cannot be any.
+func (x *exprCtx) mayHaveSet(pos int) error {
 	if x.inAgg {
-		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "aggregate function calls cannot contain set-returning function calls").
+		return pgerr.Newf(pgerr.FeatureNotSupported, "aggregate function calls cannot contain set-returning function calls").
 			WithHint("You might be able to move the set-returning function into a LATERAL FROM item.").At(pos)
 	}
 	if x.inWin {
-		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "window function calls cannot contain set-returning function calls").
+		return pgerr.Newf(pgerr.FeatureNotSupported, "window function calls cannot contain set-returning function calls").
 			WithHint("You might be able to move the set-returning function into a LATERAL FROM item.").At(pos)
 	}
 	if x.srfs == nil {
-		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "set-returning functions are not allowed in %s", x.place()).At(pos)
+		return pgerr.Newf(pgerr.FeatureNotSupported, "set-returning functions are not allowed in %s", x.place()).At(pos)
 	}
 	if x.inCase != "" {
-		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "set-returning functions are not allowed in %s", x.inCase).
+		return pgerr.Newf(pgerr.FeatureNotSupported, "set-returning functions are not allowed in %s", x.inCase).
 			WithHint("You might be able to move the set-returning function into a LATERAL FROM item.").At(pos)
+	}
+	return nil
+}
+
+// setDepth is how many sets have to run one after the other before these expressions can be computed.
+func (x *exprCtx) setDepth(es []*expr.Expr) int {
+	used := map[int]bool{}
+	for _, e := range es {
+		e.Columns(used)
+	}
+	for i := len(x.applies) - 1; i >= 0; i-- {
+		if a := x.applies[i]; a.right != nil && a.usedBy(used) {
+			for c := range freeCols(a.right) {
+				used[c] = true
+			}
+		}
+	}
+	depth := 0
+	for _, it := range x.srfs.items {
+		if slices.ContainsFunc(it.ids, func(id int) bool { return used[id] }) {
+			depth = max(depth, it.depth+1)
+		}
+	}
+	return depth
+}
+
+func (x *exprCtx) setReturning(e *pgext.Call, args []*expr.Expr, pos int) (*expr.Expr, error) {
+	if err := x.mayHaveSet(pos); err != nil {
+		return nil, err
 	}
 	res, args, err := x.b.resolve(e.Name, args, e.Variadic, pos)
 	if err != nil {
@@ -287,18 +322,7 @@ func (x *exprCtx) setReturning(e *pgext.Call, args []*expr.Expr, pos int) (*expr
 	if len(columns) == 0 && t.OID == types.OIDRecord {
 		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "function returning record called in context that cannot accept type record").At(pos)
 	}
-	depth := 0
-	for _, a := range args {
-		a.Walk(func(c *expr.Expr) bool {
-			for _, it := range x.srfs.items {
-				if c.Kind == expr.Column && slices.Contains(it.ids, c.Col) {
-					depth = max(depth, it.depth+1)
-				}
-			}
-			return true
-		})
-	}
-	it := srfItem{depth: depth, call: &expr.Expr{Kind: expr.Call, Type: t, Func: res.Func.ID, Args: args, Pos: pos}}
+	it := srfItem{depth: x.setDepth(args), call: &expr.Expr{Kind: expr.Call, Type: t, Func: res.Func.ID, Args: args, Pos: pos}}
 	if own {
 		it.call.Cols = types.Schema(columns).Types()
 	}

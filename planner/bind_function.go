@@ -28,28 +28,21 @@ func (b *binder) tableFunction(f *pgext.TableFunction, lat *scope, ev *env) (*no
 	pos := b.pos(f.Pos)
 	t := &rangeTable{name: f.Alias}
 	x := &exprCtx{b: b, sc: lat, ev: ev, clause: "functions in FROM"}
-	for _, item := range f.Funcs {
-		c, ok := pgext.ExprOf(item.X).(*pgext.Call)
-		if !ok || len(b.routines(c.Schema, c.Name)) == 0 {
-			continue
-		}
+	if c, ok := pgext.ExprOf(f.Funcs[0].X).(*pgext.Call); ok && len(f.Funcs) == 1 && len(b.routines(c.Schema, c.Name)) > 0 {
 		in := &exprCtx{b: b, sc: lat, ev: ev, clause: x.clause}
 		fn, args, err := in.routine(c)
 		if err != nil {
 			return nil, nil, err
 		}
-		if fn == nil || !fn.Set {
-			continue
+		if fn != nil && fn.Set {
+			return b.fromRoutine(f, fn, args, in.applies, b.pos(c.Pos))
 		}
-		if len(f.Funcs) > 1 {
-			return nil, nil, pgerr.Newf(pgerr.FeatureNotSupported, "ROWS FROM with functions in language SQL is not supported").At(pos)
-		}
-		return b.fromRoutine(f, fn, args, in.applies, b.pos(c.Pos))
 	}
 	un := &node{op: opUnnest}
 	var scalars []int
 	var scalarExprs []*expr.Expr
 	var all []fromCall
+	var gathered []*srfItem
 	sets := false
 	for _, item := range f.Funcs {
 		calls, err := x.fromCalls(item)
@@ -70,6 +63,9 @@ func (b *binder) tableFunction(f *pgext.TableFunction, lat *scope, ev *env) (*no
 			single = f.Alias
 		}
 		if !c.set {
+			if len(c.columns) > 0 {
+				single = c.columns[0].Name
+			}
 			id := b.md.add(single, c.e.Type)
 			b.keepShape(id, c.e)
 			t.cols = append(t.cols, scopeCol{single, id})
@@ -80,6 +76,19 @@ func (b *binder) tableFunction(f *pgext.TableFunction, lat *scope, ev *env) (*no
 				continue
 			}
 			scalars, scalarExprs = append(scalars, id), append(scalarExprs, c.e)
+			continue
+		}
+		if c.item != nil {
+			gathered = append(gathered, c.item)
+			un.added = append(un.added, c.item.ids...)
+			for i, id := range c.item.ids[:max(len(c.columns), 1)] {
+				name := single
+				if len(c.columns) > 0 {
+					name = c.columns[i].Name
+				}
+				t.cols = append(t.cols, scopeCol{name, id})
+			}
+			un.calls = append(un.calls, nil)
 			continue
 		}
 		un.calls = append(un.calls, c.e)
@@ -98,7 +107,13 @@ func (b *binder) tableFunction(f *pgext.TableFunction, lat *scope, ev *env) (*no
 			t.cols = append(t.cols, scopeCol{name, id})
 		}
 	}
-	base := attach(b.md.dual(), x.applies)
+	base := b.attach(b.md.dual(), x.applies)
+	for i, call := range un.calls {
+		if call == nil {
+			base, un.calls[i] = b.gather(base, gathered[0])
+			gathered = gathered[1:]
+		}
+	}
 	var n *node
 	ord := 0
 	switch {
@@ -146,12 +161,25 @@ type fromCall struct {
 	set     bool
 	scalar  bool // the columns stand for a scalar result
 	columns []types.Column
+	item    *srfItem // of a function in language SQL
 }
 
 // fromCalls binds a function of FROM; unnest of several arrays is several calls side by side.
 func (x *exprCtx) fromCalls(item pgext.FuncItem) ([]fromCall, error) {
 	b, e := x.b, item.X
 	c, ok := pgext.ExprOf(e).(*pgext.Call)
+	if ok && len(b.routines(c.Schema, c.Name)) > 0 {
+		f, args, err := x.routine(c)
+		if err != nil {
+			return nil, err
+		}
+		if f != nil && len(item.Columns) > 0 {
+			return nil, b.noColumnList(f, item)
+		}
+		if f != nil {
+			return x.fromRoutineCalls(f, args, b.pos(c.Pos))
+		}
+	}
 	if len(item.Columns) > 0 && (!ok || x.kindOf(c) != functions.SetOf) {
 		return nil, pgerr.Newf(pgerr.SyntaxError, "a column definition list is only allowed for functions returning \"record\"").At(b.pos(item.Columns[0].Pos))
 	}

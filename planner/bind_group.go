@@ -50,7 +50,7 @@ func (s *selecting) aggregate() error {
 		}
 	}
 	input := toSet(s.n.out())
-	below := attach(attach(attach(s.n, moved), g.applies), aggs.applies)
+	below := b.attach(b.attach(b.attach(s.n, moved), g.applies), aggs.applies)
 	pre := &preparer{b: b, in: b.expandSets(below, append(g.srfs.items, s.x.srfs.usedBy(keys)...))}
 	for i := range keys {
 		keys[i].id = pre.col(keys[i].e)

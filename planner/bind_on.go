@@ -25,11 +25,11 @@ func (x *exprCtx) on(n *node, e ast.ExprNode, pos int) (*node, error) {
 		n.cond = cond
 		return n, nil
 	case n.jtype == plan.Inner:
-		return filterNode(attach(n, x.applies), cond), nil
+		return filterNode(x.b.attach(n, x.applies), cond), nil
 	case n.jtype == plan.Right:
 		n.jtype, n.in[0], n.in[1] = plan.Left, n.in[1], n.in[0]
 	}
-	n.in[1] = filterNode(attach(n.in[1], x.applies), cond)
+	n.in[1] = filterNode(x.b.attach(n.in[1], x.applies), cond)
 	return n, nil
 }
 
@@ -55,7 +55,7 @@ func (x *exprCtx) onFull(n *node, e ast.ExprNode, pos int) (*node, error) {
 				return nil, pgerr.Newf(pgerr.FeatureNotSupported, "FULL JOIN is only supported with subqueries that depend on one of its sides").At(pos)
 			}
 		}
-		n.in[side] = attach(n.in[side], []apply{a})
+		n.in[side] = x.b.attach(n.in[side], []apply{a})
 	}
 	n.cond = cond
 	return n, nil

@@ -6,6 +6,7 @@ import (
 	"github.com/pingcap/tidb/pkg/parser/ast"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/sql"
 	"github.com/streamdb/streamdb/sql/expr"
 	"github.com/streamdb/streamdb/sql/pgext"
@@ -56,7 +57,7 @@ func (b *binder) selectQuery(q *pgext.Query, ev *env, keepUnknown bool) (*bound,
 		if err != nil {
 			return nil, err
 		}
-		s.n = filterNode(attach(s.n, x.applies), cond)
+		s.n = filterNode(b.attach(s.n, x.applies), cond)
 	}
 	wins := &winCollector{named: map[string]pgext.Window{}, index: map[string]int{}}
 	for _, w := range q.Select.Windows {
@@ -86,11 +87,13 @@ func (b *binder) selectQuery(q *pgext.Query, ev *env, keepUnknown bool) (*bound,
 		return nil, err
 	}
 	if s.having != nil {
-		s.n = filterNode(attach(s.n, s.having.applies), s.havingE)
+		s.n = filterNode(b.attach(s.n, s.having.applies), s.havingE)
 	}
-	s.n = attach(s.n, s.x.applies)
-	s.windows()
-	s.n = b.expandSets(s.n, s.x.srfs.items)
+	waiting := &pending{b: b, applies: s.x.applies}
+	for _, w := range s.x.wins.items {
+		waiting.later = append(waiting.later, w.id)
+	}
+	s.n = waiting.expand(s.n, s.x.srfs.items, s.windows)
 	return s.finish()
 }
 
@@ -251,13 +254,13 @@ func (s *selecting) orderBy() error {
 	return nil
 }
 
-// windows stacks the window functions, one node per partitioning and order.
-func (s *selecting) windows() {
+// windows stacks the window functions on in, one node per partitioning and order.
+func (s *selecting) windows(in *node) *node {
 	b := s.b
 	for done := make([]bool, len(s.x.wins.items)); ; {
 		var first *winItem
 		n := &node{op: opOver}
-		pre := &preparer{b: b, in: s.n}
+		pre := &preparer{b: b, in: in}
 		for i := range s.x.wins.items {
 			w := &s.x.wins.items[i]
 			if done[i] || first != nil && !sameWindow(first, w) {
@@ -276,10 +279,10 @@ func (s *selecting) windows() {
 			n.over = append(n.over, c)
 		}
 		if first == nil {
-			return
+			return in
 		}
 		n.in = []*node{pre.node()}
-		s.n = n
+		in = n
 	}
 }
 
@@ -300,25 +303,90 @@ func sameWindow(a, c *winItem) bool {
 	return true
 }
 
-// expandSets adds set-returning calls to n, innermost first; calls of one depth run side by side.
-func (b *binder) expandSets(n *node, items []srfItem) *node {
-	deepest := -1
-	for _, it := range items {
-		deepest = max(deepest, it.depth)
-	}
-	for d := 0; d <= deepest; d++ {
-		un := &node{op: opUnnest, in: []*node{n}, ordinal: b.md.add("?ordinal?", types.Int8)}
-		for _, it := range items {
-			if it.depth == d {
-				un.calls = append(un.calls, it.call)
-				un.added = append(un.added, it.ids...)
+// pending holds the subqueries of a select list that are not attached yet: those of functions may read windows and sets.
+type pending struct {
+	b       *binder
+	applies []apply
+	later   []int // columns that are not made yet
+}
+
+// attach puts on n the subqueries that need nothing made later.
+func (p *pending) attach(n *node) *node {
+	missing := toSet(p.later)
+	var kept []apply
+	for _, a := range p.applies {
+		wait := false
+		if len(missing) > 0 {
+			used := freeCols(a.right)
+			if a.cond != nil {
+				a.cond.Columns(used)
+			}
+			for c := range used {
+				wait = wait || missing[c]
 			}
 		}
-		if len(un.calls) > 0 {
-			n = un
+		if !wait {
+			n = p.b.attach(n, []apply{a})
+			continue
+		}
+		kept = append(kept, a)
+		for _, c := range a.right.out() {
+			missing[c] = true
 		}
 	}
+	p.applies = kept
 	return n
+}
+
+// expand adds the windows, the sets and the subqueries in between.
+func (p *pending) expand(n *node, items []srfItem, windows func(*node) *node) *node {
+	deepest := -1
+	for _, it := range items {
+		p.later = append(p.later, it.ids...)
+		deepest = max(deepest, it.depth)
+	}
+	n = windows(p.attach(n))
+	for d := 0; d <= deepest; d++ {
+		p.later = nil
+		var now []srfItem
+		for _, it := range items {
+			if it.depth == d {
+				now = append(now, it)
+			}
+			if it.depth >= d {
+				p.later = append(p.later, it.ids...)
+			}
+		}
+		n = p.b.runSets(p.attach(n), now)
+	}
+	p.later = nil
+	return p.attach(n)
+}
+
+// expandSets adds set-returning calls to n, innermost first; calls of one depth run side by side.
+func (b *binder) expandSets(n *node, items []srfItem) *node {
+	return (&pending{b: b}).expand(n, items, func(n *node) *node { return n })
+}
+
+func (b *binder) runSets(n *node, items []srfItem) *node {
+	if len(items) == 0 {
+		return n
+	}
+	if it := items[0]; len(items) == 1 && it.tree != nil {
+		return &node{op: opApply, in: []*node{b.md.extend(n, it.params, it.call.Args), it.tree}, jtype: plan.Inner}
+	}
+	un := &node{op: opUnnest, ordinal: b.md.add("?ordinal?", types.Int8)}
+	for i := range items {
+		it := &items[i]
+		call := it.call
+		if it.tree != nil {
+			n, call = b.gather(n, it)
+		}
+		un.calls = append(un.calls, call)
+		un.added = append(un.added, it.ids...)
+	}
+	un.in = []*node{n}
+	return un
 }
 
 // usedBy takes the calls out of the collector that grouping expressions read, with those inside their arguments: they run below the aggregation.

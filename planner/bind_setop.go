@@ -87,7 +87,7 @@ func (b *binder) valuesNode(rows [][]*expr.Expr, ids []int, applies []apply) *no
 		return &node{op: opValues, cols: ids, rows: rows}
 	}
 	if len(rows) == 1 {
-		return &node{op: opProject, in: []*node{attach(b.md.dual(), applies)}, cols: ids, exprs: rows[0]}
+		return &node{op: opProject, in: []*node{b.attach(b.md.dual(), applies)}, cols: ids, exprs: rows[0]}
 	}
 	u := &node{op: opUnion, cols: ids}
 	for _, r := range rows {
@@ -103,7 +103,7 @@ func (b *binder) valuesNode(rows [][]*expr.Expr, ids []int, applies []apply) *no
 				own = append(own, a)
 			}
 		}
-		u.in = append(u.in, &node{op: opProject, in: []*node{attach(b.md.dual(), own)}, cols: mine, exprs: r})
+		u.in = append(u.in, &node{op: opProject, in: []*node{b.attach(b.md.dual(), own)}, cols: mine, exprs: r})
 		u.branches = append(u.branches, mine)
 	}
 	return u
@@ -236,7 +236,7 @@ func (b *binder) orderOutput(q *pgext.Query, r *bound, ev *env) error {
 				return err
 			}
 			found = b.md.add("?sort?", e.Type)
-			r.n = b.md.extend(attach(r.n, x.applies), []int{found}, []*expr.Expr{e})
+			r.n = b.md.extend(b.attach(r.n, x.applies), []int{found}, []*expr.Expr{e})
 		}
 		if found == 0 {
 			if ok && len(c.Names) == 1 {
@@ -331,7 +331,7 @@ func (b *binder) computedLimit(n *node, r *bound, applies []apply) error {
 		most := b.mustOp("+", skip, checked)
 		conds = append(conds, coalesce(b.mustOp("<=", row, most), boolConst(true)))
 	}
-	r.n = b.md.narrow(filterNode(attach(numbered, applies), and(conds...)), cols)
+	r.n = b.md.narrow(filterNode(b.attach(numbered, applies), and(conds...)), cols)
 	if len(n.order) > 0 && !b.stream {
 		r.n = &node{op: opTopN, in: []*node{r.n}, order: n.order}
 	}

@@ -220,7 +220,7 @@ func (b *binder) computed(n *node, x *exprCtx, es []*expr.Expr) *node {
 			made[c] = true
 		}
 	}
-	n = attach(n, x.applies)
+	n = b.attach(n, x.applies)
 	var ids []int
 	var exprs []*expr.Expr
 	for i, e := range es {

@@ -364,8 +364,12 @@ func orderable(t types.Type) bool {
 }
 
 // attach puts pending subqueries on top of n.
-func attach(n *node, as []apply) *node {
+func (b *binder) attach(n *node, as []apply) *node {
 	for _, a := range as {
+		if a.computed {
+			n = b.md.extend(n, a.right.cols, a.right.exprs)
+			continue
+		}
 		n = &node{op: opApply, in: []*node{n, a.right}, jtype: a.jtype, cond: a.cond}
 	}
 	return n
@@ -376,6 +380,8 @@ type apply struct {
 	right *node
 	jtype plan.JoinType
 	cond  *expr.Expr
+	// computed: right is one row of expressions over these rows, evaluated for each of them.
+	computed bool
 }
 
 // usedBy reports whether a reads its result from here, directly or through other subqueries' conditions.

@@ -301,7 +301,7 @@ func (b *binder) changed(q *pgext.Query, rel *Relation) (n *node, sc *scope, ids
 		if err != nil {
 			return nil, nil, nil, nil, err
 		}
-		n = filterNode(attach(n, x.applies), cond)
+		n = filterNode(b.attach(n, x.applies), cond)
 	}
 	if len(s.From) > 1 {
 		// A row with several partners changes once.
@@ -403,7 +403,7 @@ func (b *binder) update(s *sql.Update) (*PlannedChange, error) {
 	if err != nil {
 		return nil, err
 	}
-	n = attach(n, x.applies)
+	n = b.attach(n, x.applies)
 	p := &PlannedChange{Target: rel}
 	out := &bound{}
 	fresh := make([]int, len(row))

@@ -74,7 +74,7 @@ func (b *binder) merge(s *sql.Merge) (*PlannedChange, error) {
 		m.add(i+1, cond, row)
 		p.Merge = append(p.Merge, w.Action)
 	}
-	n = attach(attach(n, both.applies), only.applies)
+	n = b.attach(b.attach(n, both.applies), only.applies)
 	n = b.md.extend(n, []int{m.action}, []*expr.Expr{m.choice()})
 	n = filterNode(n, b.mustOp(">", b.md.ref(m.action), intConst(types.Int4, 0)))
 	fresh := make([]int, len(rel.Columns))

@@ -170,7 +170,7 @@ func (d *dispatch) changeNames(o *catalog.Object, from, to string) error {
 		if err := tx.Replace(o); err != nil {
 			return err
 		}
-		return d.viewsFollow(tx, before, []uint64{o.ID}, from, to)
+		return d.viewsFollow(tx, before, []uint64{o.ID}, from, to, false)
 	})
 }
 
@@ -217,7 +217,7 @@ func (d *dispatch) setSchema(o *catalog.Object, x *sql.AlterAction) error {
 				return err
 			}
 		}
-		return d.viewsFollow(tx, before, []uint64{o.ID}, o.Name, schema+"\x00"+o.Name)
+		return d.viewsFollow(tx, before, []uint64{o.ID}, o.Name, schema+"\x00"+o.Name, false)
 	})
 }
 
@@ -250,7 +250,7 @@ func (d *dispatch) alterSchema(st *sql.AlterObject) error {
 					ids = append(ids, o.ID)
 				}
 			}
-			return d.viewsFollow(tx, before, ids, old, name)
+			return d.viewsFollow(tx, before, ids, old, name, false)
 		}); err != nil {
 			return err
 		}
@@ -280,7 +280,7 @@ func (d *dispatch) renameColumn(o *catalog.Object, x *sql.AlterAction) error {
 		if err != nil || !was.names(text, i) {
 			return text
 		}
-		out := renamedIn(text, from, to)
+		out := renamedIn(text, from, to, false)
 		if !a.names(out, i) {
 			err = pgerr.Newf(pgerr.FeatureNotSupported, "column %q cannot be renamed: the expression %s names it", from, text).At(x.Pos)
 		}
@@ -318,7 +318,7 @@ func (d *dispatch) renameColumn(o *catalog.Object, x *sql.AlterAction) error {
 				return err
 			}
 		}
-		return d.viewsFollow(tx, before, []uint64{o.ID}, from, to)
+		return d.viewsFollow(tx, before, []uint64{o.ID}, from, to, false)
 	})
 }
 

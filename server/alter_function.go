@@ -48,12 +48,22 @@ func (d *dispatch) alterFunction(st *sql.AlterFunction) error {
 			return err
 		}
 	}
-	if f.Name != old.Name || f.Schema != old.Schema {
+	moves := f.Name != old.Name || f.Schema != old.Schema
+	if moves {
 		if err := d.mayMove(snap, old, &f); err != nil {
 			return err
 		}
 	}
-	if err := d.ss.update(func(tx *catalog.Tx) error { tx.PutFunction(&f); return nil }); err != nil {
+	if err := d.ss.update(func(tx *catalog.Tx) error {
+		if tx.PutFunction(&f); !moves {
+			return nil
+		}
+		to := f.Name
+		if f.Schema != old.Schema {
+			to = f.Schema + "\x00" + f.Name
+		}
+		return d.viewsFollow(tx, snap, []uint64{uint64(f.OID)}, old.Name, to, true)
+	}); err != nil {
 		return err
 	}
 	return d.complete("ALTER FUNCTION")
@@ -83,7 +93,7 @@ func changeOptions(f *catalog.Function, st *sql.AlterFunction) error {
 	return nil
 }
 
-// mayMove checks that a function may get another name or schema: the name is free, and no stored text calls it by the old one.
+// mayMove checks that a function may get another name or schema: the name is free, and no stored text but views' calls it by the old one.
 func (d *dispatch) mayMove(snap *catalog.Snapshot, old, f *catalog.Function) error {
 	for _, o := range snap.FunctionsNamed(f.Schema, f.Name) {
 		if slices.Equal(o.ArgTypes(), f.ArgTypes()) {
@@ -93,7 +103,10 @@ func (d *dispatch) mayMove(snap *catalog.Snapshot, old, f *catalog.Function) err
 		}
 	}
 	g := &dependency{d: d, snap: snap, uses: map[string][]uint64{}}
-	if us := g.dependents(&thing{kind: thingFunction, f: old}); len(us) > 0 {
+	us := slices.DeleteFunc(g.dependents(&thing{kind: thingFunction, f: old}), func(u *dependent) bool {
+		return u.kind == thingRelation && (u.o.Kind == catalog.View || u.o.Kind == catalog.MaterializedView)
+	})
+	if len(us) > 0 {
 		return pgerr.Newf(pgerr.FeatureNotSupported, "cannot rename function %s because %s uses it by name", d.describeFunction(old), d.nameOf(&us[0].thing)).
 			WithHint("Make the function under the new name, and the other object anew.")
 	}

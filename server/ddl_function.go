@@ -2,6 +2,7 @@ package server
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/streamdb/streamdb/catalog"
@@ -39,7 +40,7 @@ func (d *dispatch) createFunction(st *sql.CreateFunction) error {
 	default:
 		return pgerr.Newf(pgerr.UndefinedObject, "language \"%s\" does not exist", st.Language.Name)
 	}
-	if st.Body == "" && !st.Quoted {
+	if st.Body == "" && !st.Quoted && st.Style == "" {
 		return pgerr.Newf(pgerr.InvalidFunctionDefinition, "no function body specified")
 	}
 	f := &catalog.Function{
@@ -68,7 +69,7 @@ func (d *dispatch) createFunction(st *sql.CreateFunction) error {
 	if err != nil {
 		return bodyError(err, st)
 	}
-	if pf.Body == nil {
+	if pf.Body == nil && pf.Returns.OID != types.OIDVoid {
 		return pgerr.Newf(pgerr.InvalidFunctionDefinition, "return type mismatch in function declared to return %s", d.typeName(f.Returns)).
 			WithDetail("Function's final statement must be SELECT or INSERT/UPDATE/DELETE RETURNING.")
 	}
@@ -112,39 +113,82 @@ func (d *dispatch) functionSignature(st *sql.CreateFunction, f *catalog.Function
 	if len(st.Args) > maxFunctionArgs {
 		return pgerr.Newf("54023", "functions cannot have more than %d arguments", maxFunctionArgs)
 	}
-	seen := map[string]bool{}
-	unique := func(name string) error {
-		if name != "" && seen[name] {
-			return pgerr.Newf(pgerr.InvalidFunctionDefinition, "parameter name \"%s\" used more than once", name)
+	seen := map[string]sql.FunctionParam{}
+	in := func(p sql.FunctionParam) bool { return p.Mode == "" || p.Mode == catalog.ModeVariadic }
+	unique := func(p sql.FunctionParam) error {
+		o, twice := seen[p.Name]
+		// What is only put in and what only comes out may share a name.
+		if p.Name != "" && twice && !(in(p) && o.Mode == catalog.ModeOut || in(o) && p.Mode == catalog.ModeOut) {
+			return pgerr.Newf(pgerr.InvalidFunctionDefinition, "parameter name \"%s\" used more than once", p.Name)
 		}
-		seen[name] = true
+		seen[p.Name] = p
 		return nil
 	}
-	for _, a := range st.Args {
+	modes := false
+	for i, a := range st.Args {
 		t, err := d.functionType(a.Type)
 		if err != nil {
 			return err
 		}
-		if err := unique(a.Name); err != nil {
+		if err := unique(a); err != nil {
 			return err
 		}
-		arg := catalog.FunctionArg{Name: a.Name, Type: t}
+		arg := catalog.FunctionArg{Name: a.Name, Type: t, Mode: a.Mode}
+		switch a.Mode {
+		case catalog.ModeOut, catalog.ModeInOut:
+			if st.Columns != nil {
+				return pgerr.Newf(pgerr.InvalidFunctionDefinition, "OUT and INOUT arguments aren't allowed in TABLE functions")
+			}
+			f.Columns = append(f.Columns, catalog.FunctionArg{Name: a.Name, Type: t})
+		case catalog.ModeVariadic:
+			if slices.ContainsFunc(st.Args[i+1:], func(p sql.FunctionParam) bool { return p.Mode != catalog.ModeOut }) {
+				return pgerr.Newf(pgerr.InvalidFunctionDefinition, "VARIADIC parameter must be the last input parameter")
+			}
+			if !t.IsArray() {
+				return pgerr.Newf(pgerr.InvalidFunctionDefinition, "VARIADIC parameter must be an array")
+			}
+		}
+		modes = modes || a.Mode != ""
 		if a.Default != nil {
+			if a.Mode == catalog.ModeOut {
+				return pgerr.Newf(pgerr.InvalidFunctionDefinition, "only input parameters can have default values")
+			}
 			arg.Default = expressionText(a.Default)
-		} else if n := len(f.Args); n > 0 && f.Args[n-1].Default != "" {
+		} else if n := len(f.Args); n > 0 && f.Args[n-1].Default != "" && a.Mode != catalog.ModeOut {
 			return pgerr.Newf(pgerr.InvalidFunctionDefinition, "input parameters after one with a default value must also have defaults")
 		}
-		f.Args = append(f.Args, arg)
+		if f.Params = append(f.Params, arg); a.Mode != catalog.ModeOut {
+			f.Args = append(f.Args, arg)
+		}
 	}
 	for _, c := range st.Columns {
 		t, err := d.functionType(c.Type)
 		if err != nil {
 			return err
 		}
-		if err := unique(c.Name); err != nil {
+		c.Mode = catalog.ModeTable
+		if err := unique(c); err != nil {
 			return err
 		}
 		f.Columns = append(f.Columns, catalog.FunctionArg{Name: c.Name, Type: t})
+		f.Params = append(f.Params, catalog.FunctionArg{Name: c.Name, Type: t, Mode: c.Mode})
+	}
+	if !modes { // Args and Columns tell all
+		f.Params = nil
+	}
+	if f.Columns != nil && st.Columns == nil {
+		f.Returns = types.T(types.OIDRecord)
+		if len(f.Columns) == 1 {
+			f.Returns = f.Columns[0].Type
+		}
+		if st.Returns == nil {
+			return nil
+		}
+		t, err := planner.ResolveType(*st.Returns, d.ss.srv.planCatalog(d.ss.snapshot(), d.ss.vars.searchPath()))
+		if err != nil || t.OID != f.Returns.OID {
+			return pgerr.Newf(pgerr.InvalidFunctionDefinition, "function result type must be %s because of OUT parameters", d.typeName(f.Returns))
+		}
+		return nil
 	}
 	if st.Columns != nil {
 		f.Returns = types.T(types.OIDRecord)
@@ -156,13 +200,17 @@ func (d *dispatch) functionSignature(st *sql.CreateFunction, f *catalog.Function
 	if st.Returns == nil {
 		return pgerr.Newf(pgerr.InvalidFunctionDefinition, "function result type must be specified")
 	}
+	if t, err := planner.ResolveType(*st.Returns, d.ss.srv.planCatalog(d.ss.snapshot(), d.ss.vars.searchPath())); err == nil && t.OID == types.OIDVoid && !st.SetOf {
+		f.Returns = types.Void
+		return nil
+	}
 	t, err := d.functionType(st.Returns)
 	if err == nil {
 		f.Returns = t
 		return nil
 	}
-	// SETOF relation: rows of its columns.
-	if o, ok := d.ss.resolve(sql.Name{Schema: st.Returns.Schema, Name: st.Returns.Name}); ok && st.SetOf && o.Kind != catalog.Index && o.Kind != catalog.Sequence {
+	// A relation: rows of its columns.
+	if o, ok := d.ss.resolve(sql.Name{Schema: st.Returns.Schema, Name: st.Returns.Name}); ok && o.Kind != catalog.Index && o.Kind != catalog.Sequence {
 		f.Returns, f.RowOf = types.T(types.OIDRecord), o.ID
 		for _, c := range o.Columns {
 			if !c.Hidden && !c.Dropped {
@@ -265,9 +313,16 @@ func planFunction(f *catalog.Function) (*planner.Function, error) {
 		}
 		out.Args = append(out.Args, arg)
 	}
-	for _, c := range f.Columns {
+	for i, c := range f.Columns {
+		if c.Name == "" {
+			c.Name = "column" + strconv.Itoa(i+1)
+			if f.Returns.OID != types.OIDRecord { // one result without a name is called as the function is
+				break
+			}
+		}
 		out.Columns = append(out.Columns, types.Column{Name: c.Name, Type: c.Type})
 	}
+	out.Variadic = slices.ContainsFunc(f.Args, func(a catalog.FunctionArg) bool { return a.Mode == catalog.ModeVariadic })
 	var err error
 	out.Body, err = sql.ParseBody(f.Body)
 	return out, err
@@ -283,7 +338,7 @@ func (c *planCatalog) Functions(schema, name string) []*planner.Function {
 	for _, s := range schemas {
 		for _, f := range c.snap.FunctionsNamed(s, name) {
 			pf, err := planFunction(f)
-			if err != nil || pf.Body == nil { // it was parsed when the function was made
+			if err != nil || pf.Body == nil && pf.Returns.OID != types.OIDVoid { // it was parsed when the function was made
 				c.srv.log.Error().Err(err).Str("function", name).Msg("stored function does not parse")
 				continue
 			}

@@ -12,8 +12,9 @@ import (
 )
 
 // viewsFollow rewrites, after a change of names, the definitions of the views that use the relations with the given ids, so that each means
-// what it meant: its plan, which names nothing, must be the same. A view that cannot be made to follow refuses the change.
-func (d *dispatch) viewsFollow(tx *catalog.Tx, before *catalog.Snapshot, ids []uint64, from, to string) error {
+// what it meant: its plan, which names nothing, must be the same. A view that cannot be made to follow refuses the change. calls tells that the
+// ids and names are those of functions.
+func (d *dispatch) viewsFollow(tx *catalog.Tx, before *catalog.Snapshot, ids []uint64, from, to string, calls bool) error {
 	for _, v := range before.Objects() {
 		if v.Kind != catalog.View && v.Kind != catalog.MaterializedView || !slices.ContainsFunc(v.DependsOn, func(id uint64) bool { return slices.Contains(ids, id) }) {
 			continue
@@ -27,7 +28,7 @@ func (d *dispatch) viewsFollow(tx *catalog.Tx, before *catalog.Snapshot, ids []u
 			continue
 		}
 		found := false
-		for _, text := range [...]string{now.Query, renamedIn(now.Query, from, to)} {
+		for _, text := range [...]string{now.Query, renamedIn(now.Query, from, to, calls)} {
 			if is, err := d.meaning(tx.Snapshot(), now, text); err != nil || is != was {
 				continue
 			}
@@ -98,9 +99,9 @@ func nameless(v any) any {
 	return v
 }
 
-// renamedIn replaces a name in a text of SQL wherever it stands as a name: not as that of a function or a type. A new name with a NUL in it
-// is a qualified one.
-func renamedIn(text, from, to string) string {
+// renamedIn replaces a name in a text of SQL wherever it stands as a name: as that of a function where calls says so, else as none of a function
+// or a type. A new name with a NUL in it is a qualified one.
+func renamedIn(text, from, to string, calls bool) string {
 	toks, err := sql.Names(text)
 	if err != nil {
 		return text
@@ -112,7 +113,7 @@ func renamedIn(text, from, to string) string {
 	var b strings.Builder
 	at := 0
 	for _, t := range toks {
-		if t.Name != from || t.Call || t.Type || len(parts) > 1 && t.Qualified {
+		if t.Name != from || t.Call != calls || t.Type || len(parts) > 1 && t.Qualified {
 			continue
 		}
 		b.WriteString(text[at:t.Pos])

@@ -15,7 +15,7 @@ type CreateFunction struct {
 	Replace    bool
 	Name       Name
 	Args       []FunctionParam
-	Returns    *TypeName // nil with Columns
+	Returns    *TypeName // nil with Columns, and where OUT parameters tell it
 	SetOf      bool
 	Columns    []FunctionParam // RETURNS TABLE
 	Language   Ident           // "" when not given
@@ -35,8 +35,16 @@ type FunctionParam struct {
 	Name    string
 	Type    *TypeName
 	Default *Query
+	Mode    string // ParamOut ..; "" = IN
 	Pos     int
 }
+
+// Modes of parameters, spelled as in pg_proc.
+const (
+	ParamOut      = "o"
+	ParamInOut    = "b"
+	ParamVariadic = "v"
+)
 
 // DropFunction is DROP FUNCTION.
 type DropFunction struct {
@@ -91,16 +99,16 @@ func (p *parser) functionParams(start int) []FunctionParam {
 	var out []FunctionParam
 	for {
 		a := FunctionParam{Pos: p.Cur().Pos}
-		if p.Any("out", "inout", "variadic") {
-			p.unsupported(start, "parameters of kind "+strings.ToUpper(p.Cur().Val), "Use RETURNS TABLE for several results, an array for several arguments.")
-		}
-		p.Accept("in")
+		a.Mode = p.paramMode()
 		first := p.I
 		// A name comes before the type, unless the type is all there is.
 		a.Type = p.typeName()
 		if !p.Is(",") && !p.Is(")") && !p.Is("=") && !p.Is("default") {
 			p.I = first
 			a.Name = p.ident().Name
+			if a.Mode == "" {
+				a.Mode = p.paramMode()
+			}
 			a.Type = p.typeName()
 		}
 		if p.Accept("default") || p.Accept("=") {
@@ -111,6 +119,20 @@ func (p *parser) functionParams(start int) []FunctionParam {
 			return out
 		}
 	}
+}
+
+// paramMode parses the mode of a parameter.
+func (p *parser) paramMode() string {
+	switch {
+	case p.Accept("in", "out"), p.Accept("inout"):
+		return ParamInOut
+	case p.Accept("in"):
+	case p.Accept("out"):
+		return ParamOut
+	case p.Accept("variadic"):
+		return ParamVariadic
+	}
+	return ""
 }
 
 // functionOption parses one clause behind the signature; false at the end.
@@ -208,15 +230,20 @@ func (p *parser) functionSignature() FunctionSignature {
 	}
 	s.Any = false
 	for !p.Is(")") {
-		p.Accept("in")
+		mode := p.paramMode()
 		first := p.I
 		t := p.typeName()
 		if !p.Is(",") && !p.Is(")") {
 			p.I = first
 			p.ident()
+			if mode == "" {
+				mode = p.paramMode()
+			}
 			t = p.typeName()
 		}
-		s.Args = append(s.Args, t)
+		if mode != ParamOut {
+			s.Args = append(s.Args, t)
+		}
 		if !p.Accept(",") {
 			break
 		}

@@ -97,6 +97,24 @@ func recordFunctions() []entry {
 	}, entry{
 		id: "$once(any)", sig: "any s f i", doc: "a value as a set of one row",
 		impl: impl{set: rowsOf(func(c *call) ([][]types.Datum, error) { return [][]types.Datum{{c.datum(0)}}, nil })},
+	}, entry{
+		id: "$rows(_record)", sig: "record s t i", doc: "the rows of an array, field by field",
+		impl: impl{set: rowsOf(func(c *call) ([][]types.Datum, error) {
+			a, err := c.array(0)
+			if err != nil {
+				return nil, err
+			}
+			out := make([][]types.Datum, len(a.Elems))
+			for i, e := range a.Elems {
+				if out[i], err = types.DecodeRecord(e.Str); err != nil {
+					return nil, err
+				}
+			}
+			return out, nil
+		})},
+	}, entry{
+		id: "$void(any)", sig: "void f f v v", doc: "nothing, of what was computed",
+		impl: impl{kernel: each(func(c *call) error { c.setNull(); return nil })},
 	})
 }
 
