@@ -3,7 +3,6 @@ package exec
 import (
 	"bytes"
 	"context"
-	"maps"
 	"slices"
 
 	"github.com/streamdb/streamdb/planner/plan"
@@ -33,7 +32,7 @@ type indexScan struct {
 	n    *shotNode
 	plan *plan.IndexScan
 	v    *Version
-	own  map[string][]byte
+	own  *OwnRows
 	// lookup: entries hold keys of rows, not rows.
 	lookup bool
 	spans  []keySpan
@@ -43,7 +42,7 @@ type indexScan struct {
 }
 
 // scanIndex reads what the plan's index scan names; used is false when the table has to be read whole.
-func (x *oneShot) scanIndex(n *shotNode, v *Version, own map[string][]byte) (used bool, err error) {
+func (x *oneShot) scanIndex(n *shotNode, v *Version, own *OwnRows) (used bool, err error) {
 	p := n.plan.Scan.Index
 	view := v.views[0]
 	lookup := p.Index != 0
@@ -77,10 +76,8 @@ func (x *oneShot) scanIndex(n *shotNode, v *Version, own map[string][]byte) (use
 	} else if used, err = s.lookUp(view); err != nil || !used {
 		return used, err
 	}
-	for _, row := range own {
-		if err == nil && row != nil {
-			err = s.add(row) // conditions are checked above
-		}
+	if err == nil {
+		err = own.Each(func(_, row []byte) error { return s.add(row) }) // conditions are checked above
 	}
 	if err == nil {
 		err = s.flush()
@@ -256,7 +253,7 @@ func (s *indexScan) flush() error {
 // byKey reads rows by the primary key, in no particular order as far as the reader is concerned.
 func (s *indexScan) byKey(view *state.View) error {
 	return s.each(view, false, func(key, row []byte) (bool, error) {
-		if _, mine := s.own[string(key)]; mine {
+		if s.own.Has(key) {
 			return true, nil
 		}
 		return true, s.add(row)
@@ -280,7 +277,7 @@ func (s *indexScan) lookUp(view *state.View) (used bool, err error) {
 	}
 	slices.SortFunc(keys, bytes.Compare) // as they lie in the table
 	for _, pk := range keys {
-		if _, mine := s.own[string(pk)]; mine {
+		if s.own.Has(pk) {
 			continue
 		}
 		row, ok, err := s.v.Get(0, pk)
@@ -296,11 +293,11 @@ func (s *indexScan) lookUp(view *state.View) (used bool, err error) {
 	return true, nil
 }
 
-// ownEntry is an uncommitted row of the session's transaction with its key in the index.
+// ownEntry is a row, of the session's transaction where nothing else is said, with its key in the index.
 type ownEntry struct{ key, row []byte }
 
-// ownEntries lists the transaction's rows in the order of the scan.
-func (s *indexScan) ownEntries() ([]ownEntry, error) {
+// entries gives rows with their keys, those that each calls its argument with, in the order of the scan.
+func (s *indexScan) entries(each func(func(key, row []byte) error) error) ([]ownEntry, error) {
 	spec := &IndexSpec{Unique: s.plan.Unique, NullsNotDistinct: s.plan.NullsNotDistinct}
 	for _, k := range s.plan.Keys {
 		spec.Keys = append(spec.Keys, IndexKey{Expr: k.Expr, Desc: k.Desc, NullsFirst: k.NullsFirst})
@@ -310,22 +307,20 @@ func (s *indexScan) ownEntries() ([]ownEntry, error) {
 		return nil, err
 	}
 	var out []ownEntry
-	for pk, row := range s.own {
-		if row == nil {
-			continue
-		}
-		key, _, err := enc.Entry(row, []byte(pk))
-		if err != nil && enc.row.N == 0 {
-			return nil, err
-		}
-		if err != nil {
+	if err := each(func(pk, row []byte) error {
+		key, _, err := enc.Entry(row, pk)
+		switch {
+		case err != nil && enc.row.N == 0:
+			return err
+		case err != nil:
 			// A key that cannot be computed decides nothing here: what the query needs of it fails above.
 			out = append(out, ownEntry{slices.Clone(enc.buf), row})
-			continue
-		}
-		if slices.ContainsFunc(s.spans, func(sp keySpan) bool { return sp.holds(key) }) {
+		case slices.ContainsFunc(s.spans, func(sp keySpan) bool { return sp.holds(key) }):
 			out = append(out, ownEntry{slices.Clone(key), row})
 		}
+		return nil
+	}); err != nil {
+		return nil, err
 	}
 	slices.SortFunc(out, func(a, b ownEntry) int {
 		if s.plan.Backward {
@@ -338,7 +333,7 @@ func (s *indexScan) ownEntries() ([]ownEntry, error) {
 
 // ordered reads rows in order of the index, the transaction's own among them. The limit above ends it.
 func (s *indexScan) ordered(view *state.View) error {
-	own, err := s.ownEntries()
+	own, err := s.entries(s.own.Each)
 	if err != nil {
 		return err
 	}
@@ -357,7 +352,7 @@ func (s *indexScan) ordered(view *state.View) error {
 		if !s.lookup {
 			pk = key
 		}
-		if _, mine := s.own[string(pk)]; mine {
+		if s.own.Has(pk) {
 			return true, nil
 		}
 		if err := before(key); err != nil {
@@ -383,25 +378,26 @@ func (s *indexScan) ordered(view *state.View) error {
 // sorted gives rows in order of an index that the version does not have: the transaction is older than the index, or the index of a view is not
 // of the same moment.
 func (s *indexScan) sorted() error {
-	all := maps.Clone(s.own)
-	if all == nil {
-		all = map[string][]byte{}
-	}
-	for _, w := range s.v.views {
-		it := w.ScanAll()
-		for it.Next() {
-			if _, mine := all[string(it.Key())]; !mine {
-				all[string(it.Key())] = slices.Clone(it.Value())
+	rows, err := s.entries(func(f func(key, row []byte) error) error {
+		for _, w := range s.v.views {
+			it := w.ScanAll()
+			for it.Next() {
+				if s.own.Has(it.Key()) {
+					continue
+				}
+				if err := f(it.Key(), slices.Clone(it.Value())); err != nil {
+					it.Close()
+					return err
+				}
+			}
+			err := it.Err()
+			it.Close()
+			if err != nil {
+				return err
 			}
 		}
-		err := it.Err()
-		it.Close()
-		if err != nil {
-			return err
-		}
-	}
-	s.own = all
-	rows, err := s.ownEntries()
+		return s.own.Each(f)
+	})
 	if err != nil {
 		return err
 	}

@@ -30,8 +30,8 @@ type Query struct {
 	Env     *expr.Env
 	Pinned  *Pinned
 	Virtual VirtualTables
-	// Overlay holds the uncommitted writes of the session's own transaction, by relation and encoded key; a nil row is a deletion.
-	Overlay map[uint64]map[string][]byte
+	// Overlay holds the uncommitted writes of the session's own transaction, by relation.
+	Overlay map[uint64]*OwnRows
 	// Emit takes result rows in order; the chunk is lent.
 	Emit func(*types.Chunk) error
 	// Profile counts what the operators do, nil: nobody asked.
@@ -254,7 +254,7 @@ func pick(full *types.Chunk, columns []int) *types.Chunk {
 	return out
 }
 
-func (x *oneShot) scanOwn(n *shotNode, v *Version, own map[string][]byte) error {
+func (x *oneShot) scanOwn(n *shotNode, v *Version, own *OwnRows) error {
 	layout := v.Relation.Layout()
 	full := types.NewChunk(layout.Types)
 	flush := func() error {
@@ -277,7 +277,7 @@ func (x *oneShot) scanOwn(n *shotNode, v *Version, own map[string][]byte) error 
 	for _, w := range v.views {
 		it := w.ScanAll()
 		for it.Next() {
-			if _, mine := own[string(it.Key())]; mine {
+			if own.Has(it.Key()) {
 				continue
 			}
 			if err := add(it.Value()); err != nil {
@@ -291,18 +291,14 @@ func (x *oneShot) scanOwn(n *shotNode, v *Version, own map[string][]byte) error 
 			return err
 		}
 	}
-	for _, row := range own {
-		if row != nil {
-			if err := add(row); err != nil {
-				return err
-			}
-		}
+	if err := own.Each(func(_, row []byte) error { return add(row) }); err != nil {
+		return err
 	}
 	return flush()
 }
 
 // point reads at most one row by its key.
-func (x *oneShot) point(n *shotNode, v *Version, own map[string][]byte) error {
+func (x *oneShot) point(n *shotNode, v *Version, own *OwnRows) error {
 	key := make([]types.Datum, len(n.plan.Scan.Point))
 	var enc []byte
 	for i, e := range n.plan.Scan.Point {
@@ -316,7 +312,7 @@ func (x *oneShot) point(n *shotNode, v *Version, own map[string][]byte) error {
 		key[i] = d
 		enc = types.AppendKeyDatum(enc, d, false, false)
 	}
-	row, mine := own[string(enc)]
+	row, mine := own.Get(enc)
 	if !mine {
 		var ok bool
 		var err error

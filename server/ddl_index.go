@@ -376,8 +376,8 @@ func (d *dispatch) uncommitted(x, table *catalog.Object, spec *exec.IndexSpec) e
 		if u.enc.Spec.ID != x.ID {
 			continue
 		}
-		for _, k := range w.order {
-			ch := w.changes[k]
+		for i := range w.changes.Len() {
+			ch := w.changes.At(i)
 			if ch.New == nil {
 				continue
 			}

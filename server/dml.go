@@ -144,7 +144,7 @@ func (c *changer) run() error {
 		if err := ss.warnAbout(pins, ids); err != nil {
 			return err
 		}
-		v = &statementView{pins: pins, overlay: ss.tx.overlay()}
+		v = &statementView{pins: pins, overlay: ss.tx.overlay(c.p.change.Plan.Inputs)}
 	}
 	pins := v.pins
 	c.w = ss.tx.table(c.rel, c.obj.Constraint)
@@ -185,8 +185,8 @@ func (c *changer) run() error {
 		return err
 	}
 	for _, key := range c.updated {
-		if ch := c.w.changes[key]; ch != nil && ch.New != nil {
-			if err := c.checkUnique(current, ch.Key, ch.New); err != nil {
+		if row, mine := c.w.row([]byte(key)); mine && row != nil {
+			if err := c.checkUnique(current, []byte(key), row); err != nil {
 				return err
 			}
 		}
@@ -253,8 +253,8 @@ func (c *changer) row(ch *types.Chunk, r int, current *exec.Version) error {
 
 // gone reports that the statement itself has changed the row already: joined rows of UPDATE … FROM and DELETE … USING may name a row twice.
 func (c *changer) gone(key []byte) bool {
-	e, ok := c.w.changes[string(key)]
-	return ok && e.New == nil
+	now, mine := c.w.row(key)
+	return mine && now == nil
 }
 
 // changedByOther reports that another part of the statement has changed the row: only the first change of a row takes place.
@@ -262,8 +262,8 @@ func (c *changer) changedByOther(key, row []byte) bool {
 	if c.view == nil {
 		return false
 	}
-	e, ok := c.w.changes[string(key)]
-	return ok && (e.New == nil || string(e.New) != string(row))
+	now, mine := c.w.row(key)
+	return mine && (now == nil || string(now) != string(row))
 }
 
 func (c *changer) encode(ch *types.Chunk, r int) (key, row []byte) {
@@ -325,16 +325,12 @@ func (c *changer) insert(ch *types.Chunk, extra []*types.Vector, r int, current 
 		if err := c.checkUnique(current, key, row); err != nil {
 			return err
 		}
-		old := []byte(nil)
-		if e, mine := c.w.changes[string(key)]; mine {
-			old = e.Old
-		}
-		if err := c.w.put(key, old, row); err != nil {
+		if err := c.w.put(key, nil, row); err != nil {
 			return err
 		}
 		if oc != nil {
 			// Had it seen a row there, the statement would have done something else.
-			c.w.changes[string(key)].Absent = true
+			c.w.changes.SetAbsent(c.w.changes.Find(key))
 			c.touch(key)
 		}
 		return c.returnRow(ch, extra, r)
@@ -352,8 +348,8 @@ func (c *changer) insert(ch *types.Chunk, extra []*types.Vector, r int, current 
 
 // current returns the row at key as the statement sees it.
 func (c *changer) current(v *exec.Version, key []byte) (row []byte, ok bool, err error) {
-	if e, mine := c.w.changes[string(key)]; mine {
-		return e.New, e.New != nil, nil
+	if row, mine := c.w.row(key); mine {
+		return row, row != nil, nil
 	}
 	if v == nil {
 		return nil, false, nil

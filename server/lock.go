@@ -34,7 +34,7 @@ func (ss *session) lockRows(p *prepared, pins *exec.Pinned, c *types.Chunk) erro
 				}
 				key = types.AppendKey(key, c.Cols[k], r, false, false)
 			}
-			if _, mine := w.changes[string(key)]; mine {
+			if w.changes.Find(key) >= 0 {
 				continue // the commit looks at it anyway
 			}
 			v := pins.Versions[l.Relation]
@@ -60,11 +60,14 @@ var lockModes = [...]exec.LockMode{
 
 // lock remembers a row lock; the strongest of a row counts.
 func (w *tableWrites) lock(key, row []byte, mode exec.LockMode, epoch uint64) {
-	if old, ok := w.locks[string(key)]; ok && old.Mode <= mode {
+	old, had := w.locks[string(key)]
+	if had && old.Mode <= mode {
 		return
-	} else if !ok {
-		w.bytes += int64(len(key)+len(row)) + lockBytes
 	}
+	if !had {
+		w.lockedBytes += int64(len(key)+len(row)) + lockBytes
+	}
+	w.relocked = append(w.relocked, relock{key: string(key), before: old, had: had})
 	if w.locks == nil {
 		w.locks = map[string]exec.RowLock{}
 	}
@@ -74,8 +77,8 @@ func (w *tableWrites) lock(key, row []byte, mode exec.LockMode, epoch uint64) {
 // lockList are the locks of rows that the transaction did not change.
 func (w *tableWrites) lockList() []exec.RowLock {
 	var out []exec.RowLock
-	for k, l := range w.locks {
-		if _, changed := w.changes[k]; !changed {
+	for _, l := range w.locks {
+		if w.changes.Find(l.Key) < 0 {
 			out = append(out, l)
 		}
 	}

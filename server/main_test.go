@@ -25,14 +25,14 @@ const testTimeout = time.Minute
 
 // database is a server of a test, in this process.
 type database struct {
-	t   *testing.T
+	t   testing.TB
 	ctx context.Context //nolint:containedctx // the test's
 	cfg server.Config
 	srv *server.Server
 }
 
 // open starts a server over a new directory; it is closed with the test.
-func open(t *testing.T, change ...func(*server.Config)) *database {
+func open(t testing.TB, change ...func(*server.Config)) *database {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	t.Cleanup(cancel)
@@ -109,7 +109,7 @@ func (s *session) code(q string) string {
 	return string(codeOf(s.d.t, err))
 }
 
-func codeOf(t *testing.T, err error) pgerr.Code {
+func codeOf(t testing.TB, err error) pgerr.Code {
 	t.Helper()
 	if err == nil {
 		return ""
@@ -158,7 +158,7 @@ func (s *session) row(q string) string {
 	return r[0]
 }
 
-func pgErr(t *testing.T, err error) *pgconn.PgError {
+func pgErr(t testing.TB, err error) *pgconn.PgError {
 	t.Helper()
 	var pe *pgconn.PgError
 	require.ErrorAs(t, err, &pe)

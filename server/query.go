@@ -109,7 +109,7 @@ func (ss *session) queryOf(ctx context.Context, p *prepared, args []types.Datum)
 		return nil, err
 	}
 	r := &running{own: own, query: &exec.Query{
-		Plan: p.query.Plan, Env: ss.env(args), Pinned: pins, Virtual: &systemTables{ss: ss}, Overlay: ss.tx.overlay(),
+		Plan: p.query.Plan, Env: ss.env(args), Pinned: pins, Virtual: &systemTables{ss: ss}, Overlay: ss.tx.overlay(reads),
 		Profile: ss.explaining.counts(),
 	}}
 	if err := ss.warnAbout(pins, reads); err != nil {

@@ -68,6 +68,9 @@ func (ss *session) background(p *prepared, args []types.Datum) (*stream, error) 
 		cancel()
 		return nil, err
 	}
+	for id, own := range q.query.Overlay {
+		q.query.Overlay[id] = own.Apart()
+	}
 	s := &stream{rows: make(chan *types.Chunk, streamChunks), result: make(chan error, 1), cancel: cancel}
 	q.query.Env.Session = &actions{ss: ss, ctx: ctx, beside: true}
 	visible := len(p.columns)

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"time"
 
@@ -43,8 +42,7 @@ type txn struct {
 
 type savepoint struct {
 	name   string
-	writes map[uint64]*tableWrites
-	order  []uint64
+	tables []writesMark // of those that were written to, in their order
 	vars   varsMark
 
 	notices, listens, advisory int // how many there were
@@ -58,15 +56,27 @@ type tableWrites struct {
 	rel        *exec.Relation
 	constraint string
 	made       *catalog.Object // the table as it was when its first row was made; nil when nothing but locks is known
-	changes    map[string]*exec.Change
+	changes    exec.Changes
 	locks      map[string]exec.RowLock
-	order      []string
+	relocked   []relock       // what happened to locks, for savepoints
 	unique     []*uniqueIndex // kept where duplicates must be found before the commit
-	bytes      int64          // memory taken, about
+
+	lockedBytes int64 // memory that locks take, about
 }
 
-// changeBytes is what an uncommitted change takes besides its key and rows: the change, its entry in the map, its place in the order.
-const changeBytes = 200
+// relock is a lock that was added, or took the place of a weaker one.
+type relock struct {
+	key    string
+	before exec.RowLock
+	had    bool
+}
+
+// writesMark is a moment of tableWrites.
+type writesMark struct {
+	changes  exec.ChangesMark
+	relocked int
+	made     *catalog.Object
+}
 
 func (t *txn) begin() {
 	if !t.started {
@@ -82,21 +92,16 @@ func (t *txn) release() {
 	t.writes, t.order = nil, nil
 }
 
-// overlay is the transaction's writes as queries see them.
-func (t *txn) overlay() map[uint64]map[string][]byte {
+// overlay is the transaction's writes to the relations as a statement that begins now sees them.
+func (t *txn) overlay(reads []uint64) map[uint64]*exec.OwnRows {
 	if len(t.writes) == 0 {
 		return nil
 	}
-	out := make(map[uint64]map[string][]byte, len(t.writes))
-	for id, w := range t.writes {
-		if len(w.changes) == 0 {
-			continue
+	out := map[uint64]*exec.OwnRows{}
+	for _, id := range reads {
+		if w := t.writes[id]; w != nil && w.changes.Len() > 0 {
+			out[id] = w.changes.Own()
 		}
-		m := make(map[string][]byte, len(w.changes))
-		for k, c := range w.changes {
-			m[k] = c.New
-		}
-		out[id] = m
 	}
 	return out
 }
@@ -105,7 +110,7 @@ func (t *txn) overlay() map[uint64]map[string][]byte {
 func (t *txn) fits(limit int64) error {
 	n := int64(0)
 	for _, w := range t.writes {
-		n += w.bytes
+		n += w.changes.Bytes() + w.lockedBytes
 	}
 	if n <= limit {
 		return nil
@@ -120,7 +125,7 @@ func (t *txn) table(rel *exec.Relation, constraint string) *tableWrites {
 		if t.writes == nil {
 			t.writes = map[uint64]*tableWrites{}
 		}
-		w = &tableWrites{rel: rel, constraint: constraint, changes: map[string]*exec.Change{}}
+		w = &tableWrites{rel: rel, constraint: constraint}
 		t.writes[rel.ID] = w
 		t.order = append(t.order, rel.ID)
 	}
@@ -129,37 +134,52 @@ func (t *txn) table(rel *exec.Relation, constraint string) *tableWrites {
 
 // put records that the row with the given key changes from old, as the transaction sees it, to row; nil is absence.
 func (w *tableWrites) put(key, old, row []byte) error {
-	k := string(key)
-	c := w.changes[k]
-	for _, u := range w.unique {
-		if c != nil {
-			if err := u.remove(k, c.New); err != nil {
+	if len(w.unique) > 0 {
+		before, _ := w.row(key)
+		for _, u := range w.unique {
+			if err := u.move(string(key), before, row); err != nil {
+				w.unique = nil // made anew by who needs them
 				return err
 			}
 		}
-		if err := u.add(k, row); err != nil {
-			return err
-		}
 	}
-	if c == nil {
-		w.changes[k] = &exec.Change{Key: []byte(k), Old: old, New: row}
-		w.order = append(w.order, k)
-		w.bytes += int64(2*len(key)+len(old)+len(row)) + changeBytes
-		return nil
-	}
-	w.bytes += int64(len(row) - len(c.New))
-	c.New = row
+	w.changes.Put(key, old, row)
 	return nil
 }
 
-func (w *tableWrites) clone() *tableWrites {
-	c := &tableWrites{rel: w.rel, constraint: w.constraint, made: w.made, changes: make(map[string]*exec.Change, len(w.changes)), bytes: w.bytes, order: append([]string(nil), w.order...)}
-	for k, v := range w.changes {
-		d := *v
-		c.changes[k] = &d
+// row returns what the transaction has made of the row with the key; mine is false when that is nothing.
+func (w *tableWrites) row(key []byte) (row []byte, mine bool) {
+	i := w.changes.Find(key)
+	if i < 0 {
+		return nil, false
 	}
-	c.locks = maps.Clone(w.locks)
-	return c
+	return w.changes.At(i).New, true
+}
+
+func (w *tableWrites) mark() writesMark {
+	return writesMark{changes: w.changes.Mark(), relocked: len(w.relocked), made: w.made}
+}
+
+// rollback takes back what came after a mark.
+func (w *tableWrites) rollback(m writesMark) {
+	for i := len(w.relocked) - 1; i >= m.relocked; i-- {
+		r := &w.relocked[i]
+		if r.had {
+			w.locks[r.key] = r.before
+			continue
+		}
+		w.lockedBytes -= int64(len(r.key)+len(w.locks[r.key].Row)) + lockBytes
+		delete(w.locks, r.key)
+	}
+	w.relocked, w.made = w.relocked[:m.relocked], m.made
+	w.changes.Rollback(m.changes, func(key, gone, back []byte) {
+		for _, u := range w.unique {
+			if err := u.move(string(key), gone, back); err != nil {
+				w.unique = nil // made anew by who needs them
+				return
+			}
+		}
+	})
 }
 
 // commit makes the transaction's writes durable and visible.
@@ -192,12 +212,12 @@ func (ss *session) commit(ctx context.Context) error {
 		tw := exec.TableWrite{Table: w.rel, Constraint: w.constraint}
 		// Deletions first: a key that moves from one row to another within the transaction is free by then.
 		for pass := range 2 {
-			for _, k := range w.order {
-				c := w.changes[k]
+			for i := range w.changes.Len() {
+				c := w.changes.At(i)
 				if (c.New == nil) != (pass == 0) || (c.Old == nil && c.New == nil) || (c.Old != nil && c.New != nil && string(c.Old) == string(c.New)) {
 					continue
 				}
-				tw.Changes = append(tw.Changes, *c)
+				tw.Changes = append(tw.Changes, c)
 			}
 		}
 		tw.Locks = w.lockList()
@@ -394,9 +414,9 @@ func (d *dispatch) savepoint(st *sql.Savepoint) error {
 		return err
 	}
 	t := d.ss.tx
-	sp := savepoint{name: st.Name, writes: map[uint64]*tableWrites{}, order: append([]uint64(nil), t.order...), vars: d.ss.vars.mark(), notices: len(t.notices), listens: len(t.listens), advisory: len(t.advisory)}
-	for id, w := range t.writes {
-		sp.writes[id] = w.clone()
+	sp := savepoint{name: st.Name, vars: d.ss.vars.mark(), notices: len(t.notices), listens: len(t.listens), advisory: len(t.advisory)}
+	for _, id := range t.order {
+		sp.tables = append(sp.tables, t.writes[id].mark())
 	}
 	if t.schema != nil {
 		sp.catalog, sp.commit, sp.rollback = t.schema.private.Snapshot(), len(t.schema.commit), len(t.schema.rollback)
@@ -425,9 +445,12 @@ func (d *dispatch) rollbackTo(st *sql.RollbackTo) error {
 	}
 	sp := t.saved[i]
 	t.saved = t.saved[:i+1]
-	t.writes, t.order = map[uint64]*tableWrites{}, append([]uint64(nil), sp.order...)
-	for id, w := range sp.writes {
-		t.writes[id] = w.clone()
+	for _, id := range t.order[len(sp.tables):] {
+		delete(t.writes, id)
+	}
+	t.order = t.order[:len(sp.tables)]
+	for i, m := range sp.tables {
+		t.writes[t.order[i]].rollback(m)
 	}
 	if s := t.schema; s != nil {
 		if err := s.undo(sp.rollback); err != nil {

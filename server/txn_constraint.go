@@ -17,7 +17,7 @@ func (ss *session) constraintsHold() error {
 	for _, id := range ss.tx.order {
 		w := ss.tx.writes[id]
 		now, ok := snap.Get(id)
-		if ok && w.made != nil && len(w.changes) > 0 && asksMore(w.made, now) {
+		if ok && w.made != nil && w.changes.Len() > 0 && asksMore(w.made, now) {
 			e := pgerr.Newf(pgerr.SerializationFailure, "could not serialize access due to a concurrent change of table %q", now.Name)
 			e.Schema, e.Table = now.Schema, now.Name
 			return e

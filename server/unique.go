@@ -17,7 +17,11 @@ type uniqueIndex struct {
 // keep has the writes of a table keep track of its unique indexes. Indexes made since are added, with what was written before.
 func (w *tableWrites) keep(ss *session, table *catalog.Object) error {
 	snap := ss.snapshot()
-	for _, x := range snap.IndexesOf(table.ID) {
+	indexes := snap.IndexesOf(table.ID)
+	w.unique = slices.DeleteFunc(w.unique, func(u *uniqueIndex) bool { // dropped since, or made after a savepoint that was returned to
+		return !slices.ContainsFunc(indexes, func(x *catalog.Object) bool { return x.ID == u.enc.Spec.ID })
+	})
+	for _, x := range indexes {
 		if !x.Index.Unique || slices.ContainsFunc(w.unique, func(u *uniqueIndex) bool { return u.enc.Spec.ID == x.ID }) {
 			continue
 		}
@@ -36,8 +40,9 @@ func (w *tableWrites) keep(ss *session, table *catalog.Object) error {
 			continue
 		}
 		u.own = map[string][]string{}
-		for k, c := range w.changes {
-			if err := u.add(k, c.New); err != nil {
+		for i := range w.changes.Len() {
+			c := w.changes.At(i)
+			if err := u.add(string(c.Key), c.New); err != nil {
 				return err
 			}
 		}
@@ -73,6 +78,14 @@ func (u *uniqueIndex) remove(pk string, row []byte) error {
 	return nil
 }
 
+// move makes the row at pk another one.
+func (u *uniqueIndex) move(pk string, from, to []byte) error {
+	if err := u.remove(pk, from); err != nil {
+		return err
+	}
+	return u.add(pk, to)
+}
+
 // taken finds another row that has row's key in u.
 func (u *uniqueIndex) taken(w *tableWrites, v *exec.Version, pk, row []byte) (other string, ok bool, err error) {
 	key, shared, err := u.enc.Entry(row, pk)
@@ -90,7 +103,7 @@ func (u *uniqueIndex) taken(w *tableWrites, v *exec.Version, pk, row []byte) (ot
 	// A version from before the index does not have it: commit decides then.
 	b, ok, _, err := v.IndexGet(u.enc.Spec.ID, key)
 	// Of rows that the transaction has changed its own entries count.
-	return string(b), ok && w.changes[string(b)] == nil && string(b) != string(pk), err
+	return string(b), ok && w.changes.Find(b) < 0 && string(b) != string(pk), err
 }
 
 // checkUnique fails when another row has the key of a row written by the statement.

@@ -17,7 +17,7 @@ import (
 // and the rows that those before them returned.
 type statementView struct {
 	pins    *exec.Pinned
-	overlay map[uint64]map[string][]byte
+	overlay map[uint64]*exec.OwnRows
 	tables  withTables
 }
 
@@ -96,7 +96,7 @@ func (d *dispatch) withChangesOnce(p *prepared, before []planner.PlannedWith, ta
 	if err := ss.warnAbout(pins, reads); err != nil {
 		return err
 	}
-	v := &statementView{pins: pins, overlay: ss.tx.overlay(), tables: withTables{system: &systemTables{ss: ss}, returned: map[string]*types.Chunk{}}}
+	v := &statementView{pins: pins, overlay: ss.tx.overlay(reads), tables: withTables{system: &systemTables{ss: ss}, returned: map[string]*types.Chunk{}}}
 	for _, w := range before {
 		if w.Query != nil {
 			if err := d.ss.runOnce(d.ctx, w, d.args, v); err != nil {
