@@ -96,14 +96,16 @@ type Object struct {
 	Creating   bool              `json:"creating,omitempty"` // a view that has not caught up: dropped at restart unless it runs in the background
 	Comment    string            `json:"comment,omitempty"`
 	// ConstraintComment is about the constraint that an index holds, or a table's primary key; KeyComment about that key's index.
-	ConstraintComment string       `json:"constraint_comment,omitempty"`
-	KeyComment        string       `json:"key_comment,omitempty"`
-	Index             *IndexDef    `json:"index,omitempty"`
-	Sequence          *SequenceDef `json:"sequence,omitempty"`
-	Temporary         bool         `json:"temporary,omitempty"` // ends with the session that made it, and with the server
-	OnCommit          string       `json:"on_commit,omitempty"` // of a temporary table
-	Owner             uint32       `json:"owner,omitempty"`     // a role, 0 = the bootstrap superuser
-	ACL               []ACL        `json:"acl,omitempty"`       // nil = the owner's default
+	ConstraintComment string `json:"constraint_comment,omitempty"`
+	KeyComment        string `json:"key_comment,omitempty"`
+	// Terms counts what came to be asked of a table's rows since it was made.
+	Terms     uint64       `json:"terms,omitempty"`
+	Index     *IndexDef    `json:"index,omitempty"`
+	Sequence  *SequenceDef `json:"sequence,omitempty"`
+	Temporary bool         `json:"temporary,omitempty"` // ends with the session that made it, and with the server
+	OnCommit  string       `json:"on_commit,omitempty"` // of a temporary table
+	Owner     uint32       `json:"owner,omitempty"`     // a role, 0 = the bootstrap superuser
+	ACL       []ACL        `json:"acl,omitempty"`       // nil = the owner's default
 }
 
 // Column returns the position of a column by name, -1 when there is none.

@@ -240,9 +240,10 @@ func (e *Engine) pin(ctx context.Context, rels []*Relation, minEpoch uint64, all
 // Snapshot is the instant that a transaction block sees: all tables as of the newest commit, and views at the same epoch, which those that
 // lag reach while the block goes on. Not safe for concurrent use.
 type Snapshot struct {
-	engine *Engine
-	pins   Pinned
-	held   bool
+	engine  *Engine
+	pins    Pinned
+	renewed []*Version // no longer part of it; queries in progress may read them
+	held    bool
 }
 
 // Snapshot takes the present instant. Nothing is waited for.
@@ -308,9 +309,32 @@ func (s *Snapshot) Pin(ctx context.Context, rels []*Relation) (*Pinned, error) {
 	return &s.pins, nil
 }
 
+// Renew moves one table forward to its newest version.
+func (s *Snapshot) Renew(id uint64) {
+	r, ok := s.engine.Relation(id)
+	if !ok {
+		return
+	}
+	if v := r.Latest(); v != nil {
+		s.replace(v)
+	}
+}
+
+// replace puts a version, whose pin the snapshot takes over, in the place of that of the same relation.
+func (s *Snapshot) replace(v *Version) {
+	if old := s.pins.Versions[v.Relation.ID]; old != nil {
+		s.renewed = append(s.renewed, old)
+	}
+	s.pins.Versions[v.Relation.ID] = v
+}
+
 // Release gives the snapshot back.
 func (s *Snapshot) Release() {
 	s.pins.Release()
+	for _, v := range s.renewed {
+		v.Release()
+	}
+	s.renewed = nil
 	if s.held {
 		s.held = false
 		s.engine.unhold(s.pins.Epoch)

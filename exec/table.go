@@ -32,6 +32,8 @@ type TableWrite struct {
 	Constraint string
 	// Locks are rows that the transaction locked and did not change.
 	Locks []RowLock
+	// Terms are those of the table that the changes were made under.
+	Terms uint64
 }
 
 // Table is the runtime of a base table. Everything but its relation belongs to the clock's goroutine.
@@ -40,6 +42,7 @@ type Table struct {
 	part    *state.Part
 	indexes []*tableIndex
 	locked  lockedRows
+	terms   uint64 // that rows must be made under
 }
 
 func (t *Table) view() []*state.View { return []*state.View{t.part.View()} }
@@ -178,7 +181,7 @@ func (r *Relation) LastRow() (row []byte, ok bool, err error) {
 }
 
 // Commit makes a transaction durable and visible and returns its epoch. It fails with 40001 when a row that the transaction read and
-// replaces has changed meanwhile, and with 23505 when an inserted key exists; then nothing of it happened.
+// replaces has changed meanwhile or its rows have to be made under newer terms, and with 23505 when an inserted key exists; then nothing of it happened.
 func (e *Engine) Commit(ctx context.Context, writes []TableWrite) (uint64, error) {
 	return e.commit(ctx, &commitReq{writes: writes, reply: make(chan commitReply, 1)})
 }
@@ -339,6 +342,9 @@ func (tb *tables) apply(writes []TableWrite, undo []undoStep) ([]undoStep, error
 		if err := t.checkLocks(w.Locks); err != nil {
 			return undo, err
 		}
+		if len(w.Changes) > 0 && w.Terms < t.terms {
+			return undo, w.errTerms()
+		}
 		for j := range w.Changes {
 			ch := &w.Changes[j]
 			cur, ok, err := t.part.Get(0, ch.Key)
@@ -370,6 +376,35 @@ func (tb *tables) apply(writes []TableWrite, undo []undoStep) ([]undoStep, error
 		}
 	}
 	return undo, nil
+}
+
+func (w *TableWrite) errTerms() error {
+	err := pgerr.Newf(pgerr.SerializationFailure, "could not serialize access due to a concurrent change of table %q", w.Table.Name)
+	err.Table = w.Table.Name
+	return err
+}
+
+// Terms says which terms the rows of a table must be made under.
+type Terms struct{ Table, Terms uint64 }
+
+// SetTerms has commits fail from now on whose rows were made under earlier terms.
+func (e *Engine) SetTerms(ctx context.Context, terms []Terms) error {
+	return e.clock.call(ctx, func() {
+		for _, x := range terms {
+			if t := e.tables.byID[x.Table]; t != nil {
+				t.terms = x.Terms
+			}
+		}
+	})
+}
+
+// SyncAll makes everything durable that was committed.
+func (e *Engine) SyncAll(ctx context.Context) error {
+	var err error
+	if cerr := e.clock.call(ctx, func() { err = e.clock.syncAll() }); cerr != nil {
+		return cerr
+	}
+	return err
 }
 
 func (w *TableWrite) duplicate(row []byte) error {

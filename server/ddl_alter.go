@@ -80,6 +80,12 @@ func (d *dispatch) alterTable(x *sql.AlterAction, old *catalog.Object) error {
 // store makes the changed table the one of the catalog and of the engine.
 func (a *alteration) store() error {
 	d, srv := a.d, a.d.ss.srv
+	if asksMore(a.old, a.o) {
+		a.o.Terms++
+		if err := d.fence(a.old); err != nil {
+			return err
+		}
+	}
 	before := d.ss.snapshot()
 	if err := d.ss.update(func(tx *catalog.Tx) error {
 		if err := tx.Replace(a.o); err != nil {
@@ -257,6 +263,9 @@ func (a *alteration) setDefault(x *sql.AlterAction, c *catalog.Column) error {
 
 // verify fails with what bad returns when the table, as the session sees it before the statement, has a row for which cond is true.
 func (a *alteration) verify(cond string, bad func() error) error {
+	if err := a.d.fence(a.old); err != nil {
+		return err
+	}
 	found, err := a.d.any("SELECT 1 FROM " + qualified(a.old) + " WHERE " + cond + " LIMIT 1")
 	if err != nil || !found {
 		return err
@@ -373,6 +382,9 @@ func (a *alteration) addSlot(column int) {
 func (a *alteration) missing(x *sql.AlterAction, at int, sequence bool) error {
 	c := &a.o.Columns[at]
 	empty := func() (bool, error) {
+		if err := a.d.fence(a.old); err != nil {
+			return false, err
+		}
 		found, err := a.d.any("SELECT 1 FROM " + qualified(a.old) + " LIMIT 1")
 		return !found, err
 	}
@@ -436,6 +448,9 @@ func (a *alteration) checkOnlyNew(ck sql.TableConstraint, at int) error {
 	}
 	text := fmt.Sprintf("SELECT 1 FROM (SELECT *, %s AS %s FROM %s) AS %s WHERE NOT (%s) LIMIT 1", value, sql.QuoteIdent(a.o.Columns[at].Name), qualified(a.old),
 		sql.QuoteIdent(a.o.Name), expressionText(ck.Check))
+	if err := a.d.fence(a.old); err != nil {
+		return err
+	}
 	found, err := a.d.any(text)
 	if err != nil || !found {
 		return err

@@ -509,6 +509,9 @@ func (d *dispatch) notNull(o *catalog.Object, keys []catalog.IndexKey) error {
 		if col.NotNull {
 			continue
 		}
+		if err := d.fence(o); err != nil {
+			return err
+		}
 		has, err := d.any("SELECT 1 FROM " + qualified(o) + " WHERE " + sql.QuoteIdent(col.Name) + " IS NULL LIMIT 1")
 		if err != nil {
 			return err

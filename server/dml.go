@@ -52,7 +52,7 @@ func (d *dispatch) change(st sql.Statement) error {
 	}
 	ss.explaining.runs(p)
 	if len(p.change.Before) > 0 {
-		return d.changeWith(p, obj, st)
+		return d.replanned(p, func() error { return d.changeWith(p, obj, st) }, func() error { return d.change(st) })
 	}
 	// Alone in its transaction the statement can be run again after a conflict, and UPDATE and DELETE wait for each other instead.
 	alone := !ss.tx.explicit && len(ss.tx.writes) == 0 && d.last
@@ -68,7 +68,24 @@ func (d *dispatch) change(st sql.Statement) error {
 			return err
 		}
 		ss.tx.release()
+		ss.tx.begin()
+		// It may be the table's definition that has changed.
+		if err := ss.fresh(p); err != nil {
+			return err
+		}
+		if err := ss.authorize(p); err != nil {
+			return err
+		}
+		if obj, err = changeTarget(p.snap, p.change); err != nil {
+			return err
+		}
 	}
+}
+
+// ordersChanges reports whether the statement waits for other statements that change the same table. Who wait for the session's schema changes
+// are not waited for.
+func (ss *session) ordersChanges() bool {
+	return !ss.tx.explicit && (ss.tx.schema == nil || len(ss.tx.schema.fences) == 0)
 }
 
 // changer executes one INSERT, UPDATE or DELETE.
@@ -99,7 +116,7 @@ type changer struct {
 // runLocked runs the statement and, when it is alone in its transaction, commits, all under the table's write lock for UPDATE and DELETE.
 func (c *changer) runLocked(insert bool) error {
 	ss := c.d.ss
-	if (!insert || c.p.change.OnConflict != nil) && !ss.tx.explicit {
+	if (!insert || c.p.change.OnConflict != nil) && ss.ordersChanges() {
 		unlock, err := ss.lockTable(c.d.ctx, c.obj.ID)
 		if err != nil {
 			return err

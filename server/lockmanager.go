@@ -23,6 +23,7 @@ const (
 	lockAdvisory lockKind = iota
 	lockSchema            // the schema: held for one statement, in a transaction from its first schema change to its end
 	lockTable             // the rows of a table, held by a statement outside of transaction blocks that changes them
+	lockCommit            // the committed rows of a table: shared by who commits changes of them, exclusive from when a schema change looks at them to its end
 )
 
 // lockTag names a lock that one session may have to wait for until another gives it back.
@@ -45,7 +46,7 @@ func (k lockTag) String() string {
 	switch k.kind {
 	case lockSchema:
 		return fmt.Sprintf("object %d of class %d of database 0", catalog.DatabaseOID, catalog.DatabaseClass)
-	case lockTable:
+	case lockTable, lockCommit:
 		return fmt.Sprintf("relation %d of database %d", catalog.TableOID(k.table), catalog.DatabaseOID)
 	}
 	return fmt.Sprintf("advisory lock [%d,%d,%d,%d]", catalog.DatabaseOID, k.class, k.object, k.sub())
@@ -55,7 +56,7 @@ func (k lockTag) String() string {
 var lockWords = [2]string{"ExclusiveLock", "ShareLock"}
 
 // lockTypes are the names of the kinds in pg_locks.
-var lockTypes = [...]string{lockAdvisory: "advisory", lockSchema: "object", lockTable: "relation"}
+var lockTypes = [...]string{lockAdvisory: "advisory", lockSchema: "object", lockTable: "relation", lockCommit: "relation"}
 
 // lockMode is 0 for an exclusive lock and 1 for a shared one.
 func lockMode(shared bool) int {
@@ -131,15 +132,24 @@ func (l *sessionLock) place(ss *session) int {
 	return len(l.queue)
 }
 
-// exclusive takes the schema lock or that of a table. The holder may wait for a client, so waiting for it can be cancelled.
+// exclusive takes the schema lock or one of a table. The holder may wait for a client, so waiting for it can be cancelled.
 func (a *lockManager) exclusive(ctx context.Context, ss *session, key lockTag) (unlock func(), err error) {
-	if _, err := a.acquire(ctx, ss, key, 0, false); err != nil {
+	return a.hold(ctx, ss, key, lockMode(false))
+}
+
+// shared takes a lock of a table together with others.
+func (a *lockManager) shared(ctx context.Context, ss *session, key lockTag) (unlock func(), err error) {
+	return a.hold(ctx, ss, key, lockMode(true))
+}
+
+func (a *lockManager) hold(ctx context.Context, ss *session, key lockTag, mode int) (unlock func(), err error) {
+	if _, err := a.acquire(ctx, ss, key, mode, false); err != nil {
 		return nil, err
 	}
 	return func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		a.release(ss, key, 0, 1)
+		a.release(ss, key, mode, 1)
 	}, nil
 }
 
@@ -366,7 +376,7 @@ func (a *lockManager) infos() []catalog.LockInfo {
 		switch key.kind {
 		case lockSchema:
 			info.Class, info.Object, info.Sub = catalog.DatabaseClass, catalog.DatabaseOID, 0
-		case lockTable:
+		case lockTable, lockCommit:
 			info.Relation = catalog.TableOID(key.table)
 		case lockAdvisory:
 		}

@@ -47,7 +47,7 @@ func (d *dispatch) query(st *sql.Query) error {
 		return err
 	}
 	if len(st.Changes) > 0 {
-		return d.queryWith(p)
+		return d.replanned(p, func() error { return d.queryWith(p) }, func() error { return d.query(st) })
 	}
 	d.ss.explaining.runs(p)
 	if p.point != nil && d.ss.explaining == nil && !d.ss.tx.explicit && len(d.ss.tx.writes) == 0 {

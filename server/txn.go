@@ -47,8 +47,8 @@ type savepoint struct {
 
 	notices, listens, advisory int // how many there were
 	// of the schema changes; catalog is nil when there were none
-	catalog          *catalog.Snapshot
-	commit, rollback int
+	catalog                  *catalog.Snapshot
+	commit, rollback, fences int
 }
 
 // tableWrites are the uncommitted changes to one table, by encoded key.
@@ -193,10 +193,6 @@ func (ss *session) commit(ctx context.Context) error {
 		ss.rollback()
 		return err
 	}
-	if err := ss.constraintsHold(); err != nil {
-		ss.rollback()
-		return err
-	}
 	var writes []exec.TableWrite
 	changed := false
 	for _, id := range t.order {
@@ -209,7 +205,7 @@ func (ss *session) commit(ctx context.Context) error {
 				continue // dropped after it was written to
 			}
 		}
-		tw := exec.TableWrite{Table: w.rel, Constraint: w.constraint}
+		tw := exec.TableWrite{Table: w.rel, Constraint: w.constraint, Terms: t.termsOf(w)}
 		// Deletions first: a key that moves from one row to another within the transaction is free by then.
 		for pass := range 2 {
 			for i := range w.changes.Len() {
@@ -244,7 +240,12 @@ func (ss *session) commit(ctx context.Context) error {
 		}
 		return err
 	}
-	var err error
+	done, err := ss.mayCommit(ctx, writes)
+	if err != nil {
+		ss.rollback()
+		return err
+	}
+	defer done()
 	switch {
 	case t.schema != nil && t.schema.private.Changed():
 		err = ss.commitSchema(ctx, writes, store)
@@ -419,7 +420,7 @@ func (d *dispatch) savepoint(st *sql.Savepoint) error {
 		sp.tables = append(sp.tables, t.writes[id].mark())
 	}
 	if t.schema != nil {
-		sp.catalog, sp.commit, sp.rollback = t.schema.private.Snapshot(), len(t.schema.commit), len(t.schema.rollback)
+		sp.catalog, sp.commit, sp.rollback, sp.fences = t.schema.private.Snapshot(), len(t.schema.commit), len(t.schema.rollback), len(t.schema.fences)
 	}
 	t.saved = append(t.saved, sp)
 	return d.w.CommandComplete("SAVEPOINT")
@@ -457,6 +458,7 @@ func (d *dispatch) rollbackTo(st *sql.RollbackTo) error {
 			return err
 		}
 		s.commit = s.commit[:sp.commit]
+		s.lift(sp.fences)
 		if sp.catalog == nil {
 			sp.catalog = s.private.Base()
 		}
@@ -488,13 +490,13 @@ func (d *dispatch) releaseSavepoint(st *sql.Release) error {
 // named adds the schema to an error of a constraint: the engine does not know it.
 func (ss *session) named(err error) error {
 	var pe *pgerr.Error
-	if !errors.As(err, &pe) || pe.Constraint == "" || pe.Schema != "" {
+	if !errors.As(err, &pe) || pe.Constraint == "" && pe.Table == "" || pe.Schema != "" {
 		return err
 	}
 	snap := ss.snapshot()
 	for id, w := range ss.tx.writes {
 		o, ok := snap.Get(id)
-		if ok && (w.constraint == pe.Constraint || slices.ContainsFunc(snap.IndexesOf(id), func(x *catalog.Object) bool { return x.Name == pe.Constraint })) {
+		if ok && (pe.Constraint == "" && o.Name == pe.Table || pe.Constraint != "" && w.constraint == pe.Constraint || slices.ContainsFunc(snap.IndexesOf(id), func(x *catalog.Object) bool { return x.Name == pe.Constraint })) {
 			pe.Schema, pe.Table = o.Schema, o.Name
 		}
 	}

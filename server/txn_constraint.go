@@ -4,33 +4,30 @@ import (
 	"slices"
 
 	"github.com/streamdb/streamdb/catalog"
-	"github.com/streamdb/streamdb/internal/pgerr"
 )
 
-// constraintsHold fails when a table that the block has written to asks more of its rows by now than when the first of them was made:
-// whoever added the constraint has not seen them.
-func (ss *session) constraintsHold() error {
-	if !ss.tx.explicit {
-		return nil
+// termsOf are the terms under which the rows that a transaction has made of a table are to be taken: those that they were made under, and after
+// its own changes of the table, which looked at its rows too, the table's newest.
+func (t *txn) termsOf(w *tableWrites) uint64 {
+	if w.made == nil {
+		return 0
 	}
-	snap := ss.srv.catalog.Snapshot()
-	for _, id := range ss.tx.order {
-		w := ss.tx.writes[id]
-		now, ok := snap.Get(id)
-		if ok && w.made != nil && w.changes.Len() > 0 && asksMore(w.made, now) {
-			e := pgerr.Newf(pgerr.SerializationFailure, "could not serialize access due to a concurrent change of table %q", now.Name)
-			e.Schema, e.Table = now.Schema, now.Name
-			return e
-		}
+	terms := w.made.Terms
+	if t.schema == nil {
+		return terms
 	}
-	return nil
+	was, ok := t.schema.private.Base().Get(w.made.ID)
+	if ok && terms < was.Terms {
+		return terms
+	}
+	if now, ok := t.schema.private.Snapshot().Get(w.made.ID); ok {
+		return now.Terms
+	}
+	return terms
 }
 
 // asksMore reports whether rows made for a table as it was can violate what is asked of them now.
 func asksMore(was, now *catalog.Object) bool {
-	if was == now {
-		return false
-	}
 	for i := range now.Columns {
 		c := &now.Columns[i]
 		switch {

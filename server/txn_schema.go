@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/streamdb/streamdb/catalog"
 	"github.com/streamdb/streamdb/exec"
@@ -18,6 +19,7 @@ import (
 type schemaTx struct {
 	private  *catalog.Private
 	unlock   func()
+	fences   []fence                       // around the tables whose rows it has looked at
 	commit   []func(context.Context) error // after the changes are decided
 	rollback []func(context.Context) error // newest first
 }
@@ -96,7 +98,79 @@ func (ss *session) rollbackSchema() {
 	if err := s.undo(0); err != nil {
 		ss.srv.log.Error().Err(err).Msg("undo schema changes")
 	}
+	s.lift(0)
 	s.unlock()
+}
+
+// fence keeps others from committing changes of a table.
+type fence struct {
+	table uint64
+	lift  func()
+}
+
+// fence keeps the rows of a table as they are until the schema change is decided: what is found out about them stays true. A block that reads a
+// snapshot sees the table as it is now from here on.
+func (d *dispatch) fence(table *catalog.Object) error {
+	ss := d.ss
+	s := ss.tx.schema
+	if slices.ContainsFunc(s.fences, func(f fence) bool { return f.table == table.ID }) {
+		return nil
+	}
+	lift, err := ss.srv.locks.exclusive(d.ctx, ss, lockTag{kind: lockCommit, table: table.ID})
+	if err != nil {
+		return err
+	}
+	s.fences = append(s.fences, fence{table: table.ID, lift: lift})
+	if ss.tx.snapshot != nil {
+		ss.tx.snapshot.Renew(table.ID)
+	}
+	// The catalog must not survive a crash that the rows do not.
+	return ss.srv.engine.SyncAll(d.ctx)
+}
+
+// lift ends the fences of all but the first keep tables.
+func (s *schemaTx) lift(keep int) {
+	for _, f := range s.fences[keep:] {
+		f.lift()
+	}
+	s.fences = s.fences[:keep]
+}
+
+// terms are those of the fenced tables.
+func (s *schemaTx) terms(snap *catalog.Snapshot) []exec.Terms {
+	var out []exec.Terms
+	for _, f := range s.fences {
+		if o, ok := snap.Get(f.table); ok {
+			out = append(out, exec.Terms{Table: f.table, Terms: o.Terms})
+		}
+	}
+	return out
+}
+
+// mayCommit waits for the fences around the tables that a transaction changes; done lets the next schema change go on.
+func (ss *session) mayCommit(ctx context.Context, writes []exec.TableWrite) (done func(), err error) {
+	var ids []uint64
+	for i := range writes {
+		if len(writes[i].Changes) > 0 {
+			ids = append(ids, writes[i].Table.ID)
+		}
+	}
+	slices.Sort(ids) // like everybody who takes several
+	var held []func()
+	done = func() {
+		for _, unlock := range held {
+			unlock()
+		}
+	}
+	for _, id := range ids {
+		unlock, err := ss.srv.locks.shared(ctx, ss, lockTag{kind: lockCommit, table: id})
+		if err != nil {
+			done()
+			return nil, err
+		}
+		held = append(held, unlock)
+	}
+	return done, nil
 }
 
 // commitSchema publishes the transaction's schema changes together with its writes.
@@ -111,8 +185,12 @@ func (ss *session) commitSchema(ctx context.Context, writes []exec.TableWrite, c
 		return err
 	}
 	ss.tx.schema = nil
-	s.unlock()
 	var err error
+	if terms := s.terms(srv.catalog.Snapshot()); terms != nil {
+		err = srv.engine.SetTerms(context.WithoutCancel(ctx), terms)
+	}
+	s.lift(0)
+	s.unlock()
 	for _, f := range s.commit {
 		err = errors.Join(err, f(context.WithoutCancel(ctx)))
 	}

@@ -67,16 +67,30 @@ func (d *dispatch) withChanges(p *prepared, before []planner.PlannedWith, target
 	for try := 0; ; try++ {
 		ss.explaining.again()
 		err := d.withChangesOnce(p, before, targets, append(reads, targets...), main)
-		if err == nil || !alone || pgerr.CodeOf(err) != pgerr.SerializationFailure || try == maxConflictRetries {
+		if err == nil || !alone || pgerr.CodeOf(err) != pgerr.SerializationFailure || try == maxConflictRetries || p.snap != ss.snapshot() {
 			return err
 		}
 		ss.tx.release()
+		ss.tx.begin()
 	}
+}
+
+// replanned runs a statement with changes in its WITH clause, and anew where the catalog changed meanwhile and another transaction was faster.
+func (d *dispatch) replanned(p *prepared, run, again func() error) error {
+	ss := d.ss
+	alone := !ss.tx.explicit && len(ss.tx.writes) == 0 && d.last
+	err := run()
+	if !alone || pgerr.CodeOf(err) != pgerr.SerializationFailure || p.snap == ss.snapshot() {
+		return err
+	}
+	ss.tx.release()
+	ss.tx.begin()
+	return again()
 }
 
 func (d *dispatch) withChangesOnce(p *prepared, before []planner.PlannedWith, targets, reads []uint64, main func(*statementView) error) error {
 	ss := d.ss
-	if !ss.tx.explicit {
+	if ss.ordersChanges() {
 		// In ascending order, like everybody who takes several.
 		for _, id := range targets {
 			unlock, err := ss.lockTable(d.ctx, id)
