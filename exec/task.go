@@ -235,13 +235,15 @@ func (r *run) build() error {
 	return nil
 }
 
-// closesWindows reports whether the rows of an exchange go to an aggregation that emits windows when they close.
+// closesWindows reports whether the rows of an exchange go to an operator that emits windows when they close.
 func closesWindows(n *node) bool {
 	for n = n.parent; n != nil; n = n.parent {
 		switch n.plan.Kind {
 		case plan.KindFilter, plan.KindProject, plan.KindWindow, plan.KindPartialAgg:
 		case plan.KindAgg:
 			return n.plan.Agg.OnClose >= 0
+		case plan.KindSession:
+			return n.plan.Session.OnClose
 		default:
 			return false
 		}

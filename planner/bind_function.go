@@ -3,8 +3,6 @@ package planner
 import (
 	"strings"
 
-	"github.com/pingcap/tidb/pkg/parser/ast"
-
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/sql"
 	"github.com/streamdb/streamdb/sql/expr"
@@ -18,10 +16,8 @@ func (b *binder) tableFunction(f *pgext.TableFunction, lat *scope, ev *env) (*no
 	if len(f.Funcs) == 1 && !f.RowsFrom {
 		if c, ok := pgext.ExprOf(f.Funcs[0].X).(*pgext.Call); ok && c.Schema == "" {
 			switch c.Name {
-			case "tumble", "hop":
-				return b.windowFunction(f, c, lat, ev)
-			case "session", "cumulate":
-				return nil, nil, pgerr.Newf(pgerr.FeatureNotSupported, "window function %s is not supported", c.Name).WithHint("Use TUMBLE or HOP.").At(b.pos(c.Pos))
+			case "tumble", "hop", "cumulate", "session":
+				return b.windowFunction(f, c, ev)
 			}
 		}
 	}
@@ -275,123 +271,3 @@ func (x *exprCtx) setCall(c *pgext.Call, defs []pgext.ColumnDef) (fromCall, erro
 	}
 	return out, nil
 }
-
-// windowFunction binds tumble(relation, column, size) and hop(relation, column, slide, size).
-func (b *binder) windowFunction(f *pgext.TableFunction, c *pgext.Call, lat *scope, ev *env) (*node, *scope, error) {
-	pos := b.pos(c.Pos)
-	usage := "tumble(relation, time column, size [, offset])"
-	most := 4
-	if c.Name == "hop" {
-		usage, most = "hop(relation, time column, slide, size [, offset])", 5
-	}
-	if len(c.Args) < most-1 || len(c.Args) > most || f.Ordinality {
-		return nil, nil, pgerr.Newf(pgerr.UndefinedFunction, "function %s does not take these arguments", c.Name).WithHint("Write %s.", usage).At(pos)
-	}
-	var n *node
-	var sc *scope
-	var err error
-	switch v := pgext.ExprOf(c.Args[0].X).(type) {
-	case *pgext.Column:
-		r := &pgext.Relation{Name: v.Names[len(v.Names)-1], Pos: v.Pos}
-		if len(v.Names) > 1 {
-			r.Schema = v.Names[len(v.Names)-2]
-		}
-		n, sc, err = b.relation(r, ev)
-	case *pgext.Subquery:
-		var q *bound
-		if q, err = b.query(pgext.QueryOf(v.Query), ev, false); err == nil {
-			t := &rangeTable{name: c.Name}
-			n = b.aliased(q, t)
-			sc, err = tableScope(t, nil, pos)
-		}
-	default:
-		err = pgerr.Newf(pgerr.SyntaxError, "the first argument of %s must be a relation", c.Name).WithHint("Write %s.", usage).At(pos)
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	x := &exprCtx{b: b, sc: sc, ev: &env{}, clause: "a window function"}
-	ts, err := x.bind(c.Args[1].X)
-	if err != nil {
-		return nil, nil, err
-	}
-	if ts.Kind != expr.Column {
-		return nil, nil, pgerr.Newf(pgerr.FeatureNotSupported, "the time argument of %s must be a column", c.Name).WithHint("Compute it in a subquery first.").At(pos)
-	}
-	wt := ts.Type
-	switch wt.OID {
-	case types.OIDTimestamp, types.OIDTimestamptz:
-		wt = types.T(wt.OID)
-	case types.OIDDate:
-		wt = types.Timestamp
-	default:
-		return nil, nil, pgerr.Newf(pgerr.DatatypeMismatch, "the time column of %s must be of type date, timestamp or timestamptz, not %s", c.Name, ts.Type).At(ts.Pos)
-	}
-	w := &node{op: opWindow, in: []*node{n}, column: ts.Col}
-	var sizes [3]int64
-	for i, a := range c.Args[2:] {
-		offset := i == most-3
-		if sizes[i], err = b.windowSize(c.Name, a.X, ev, offset); err != nil {
-			return nil, nil, err
-		}
-	}
-	if c.Name == "tumble" {
-		w.size, w.slide = sizes[0], 0
-		w.winOffset = sizes[1]
-	} else {
-		w.slide, w.size = sizes[0], sizes[1]
-		w.winOffset = sizes[2]
-		if w.size%w.slide != 0 {
-			return nil, nil, pgerr.Newf(pgerr.InvalidParameterValue, "the size of a hop window must be a multiple of its slide").
-				WithHint("The arguments are hop(relation, column, slide, size).").At(pos)
-		}
-		if w.size/w.slide > maxWindowsPerRow {
-			return nil, nil, pgerr.Newf(pgerr.InvalidParameterValue, "a row would belong to %d windows, more than the limit of %d", w.size/w.slide, maxWindowsPerRow).At(pos)
-		}
-		if w.size == w.slide {
-			w.slide = 0
-		}
-	}
-	w.winStart, w.winEnd = b.md.add("window_start", wt), b.md.add("window_end", wt)
-	b.md.cols[w.winStart].window, b.md.cols[w.winEnd].window = w.winEnd, w.winEnd
-	b.md.cols[w.winStart].notNull, b.md.cols[w.winEnd].notNull = true, true
-	in := sc.tables[0]
-	t := &rangeTable{name: in.name, schema: in.schema, cols: append([]scopeCol(nil), in.cols...), hidden: in.hidden}
-	if f.Alias != "" {
-		t.name, t.schema = f.Alias, ""
-	}
-	t.cols = append(t.cols, scopeCol{"window_start", w.winStart}, scopeCol{"window_end", w.winEnd})
-	out, err := tableScope(t, f.Columns, pos)
-	return w, out, err
-}
-
-// maxWindowsPerRow bounds the copies a hop window makes of each row.
-const maxWindowsPerRow = 100_000
-
-// windowSize evaluates an interval argument to microseconds.
-func (b *binder) windowSize(fn string, e ast.ExprNode, ev *env, offset bool) (int64, error) {
-	x := &exprCtx{b: b, sc: &scope{}, ev: &env{}, clause: "a window function"}
-	c, err := x.bind(e)
-	if err != nil {
-		return 0, err
-	}
-	pos := c.Pos
-	if c, err = b.castArg(c, types.IntervalT, "window sizes must be of type interval, not type %s"); err != nil {
-		return 0, err
-	}
-	c = b.fold(c)
-	if c.Kind != expr.Const || c.Const.Null {
-		return 0, pgerr.Newf(pgerr.InvalidParameterValue, "the window size of %s must be a constant interval", fn).At(pos)
-	}
-	iv := c.Const.Ivl
-	if iv.Months != 0 {
-		return 0, pgerr.Newf(pgerr.InvalidParameterValue, "windows of months or years are not supported: their length varies").WithHint("Use days, or group by date_trunc('month', ..).").At(pos)
-	}
-	us := int64(iv.Days)*microsPerDay + iv.Micros
-	if us <= 0 && !offset {
-		return 0, pgerr.Newf(pgerr.InvalidParameterValue, "the window size of %s must be greater than zero", fn).At(pos)
-	}
-	return us, nil
-}
-
-const microsPerDay = 86_400_000_000

@@ -420,8 +420,8 @@ func (b *binder) notNullCol(n *node, id int) bool {
 			}
 		}
 		return b.notNullCol(n.in[0], id)
-	case opFilter, opTopN, opWatermark, opOver, opWindow, opUnnest:
-		if n.op == opWindow && (id == n.winStart || id == n.winEnd || id == n.column) {
+	case opFilter, opTopN, opWatermark, opOver, opWindow, opSession, opUnnest:
+		if (n.op == opWindow || n.op == opSession) && (id == n.winStart || id == n.winEnd || id == n.column) {
 			return true
 		}
 		if n.op == opFilter {

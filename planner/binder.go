@@ -309,7 +309,7 @@ func (b *binder) retypeMade(n *node, id int, t types.Type, ctx functions.CastCon
 			b.md.cols[id].typ = t
 			return true, nil
 		}
-	case opFilter, opTopN, opUnnest, opOver, opWatermark, opWindow:
+	case opFilter, opTopN, opUnnest, opOver, opWatermark, opWindow, opSession:
 		return b.retypeMade(n.in[0], id, t, ctx)
 	}
 	return false, nil

@@ -193,7 +193,7 @@ func (o *optimizer) pullUp(n *node, outer map[int]bool) (*node, []*expr.Expr, bo
 			return o.pullUp(n.in[0], outer)
 		}
 		return o.pullThrough(n, outer, &n.group)
-	case opOver:
+	case opOver, opSession:
 		return o.pullThrough(n, outer, &n.partition)
 	case opWindow, opWatermark, opUnnest:
 		if !own(n.calls) {

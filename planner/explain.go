@@ -256,6 +256,13 @@ func (x *explainer) describe(n *plan.Node) (string, []string) {
 		return "Watermark", []string{cols[n.Watermark.Column] + " AS " + expr.String(n.Watermark.Expr, cols)}
 	case plan.KindWindow:
 		return windowTitle(n.Window, cols), nil
+	case plan.KindSession:
+		s := n.Session
+		kept := "all rows by key and time"
+		if s.OnClose {
+			kept = "rows of open sessions; emitted when the session closes"
+		}
+		return fmt.Sprintf("Session Window on %s  (gap %s)", cols[s.Column], micros(s.Gap)), []string{labelled("Keys", columnList(in, s.Keys)), state(kept)}
 	case plan.KindAgg:
 		return x.agg(n, in, state)
 	case plan.KindPartialAgg:
@@ -298,10 +305,57 @@ func (x *explainer) describe(n *plan.Node) (string, []string) {
 }
 
 func windowTitle(w *plan.Window, cols []string) string {
-	if w.Slide == 0 {
-		return fmt.Sprintf("Tumble Window on %s  (size %s)", cols[w.Column], micros(w.Size))
+	size, unit := micros(w.Size), micros(w.Slide+w.Step)
+	if w.Size == w.Slide+w.Step || w.Slide+w.Step == 0 {
+		unit = ""
 	}
-	return fmt.Sprintf("Hop Window on %s  (slide %s, size %s)", cols[w.Column], micros(w.Slide), micros(w.Size))
+	kind, offset := "Tumble", ""
+	if w.Step > 0 {
+		kind = "Cumulate"
+	} else if w.Slide > 0 {
+		kind = "Hop"
+	}
+	if w.Offset != 0 {
+		offset = ", offset " + micros(w.Offset)
+	}
+	if c := w.Calendar; c != nil {
+		count := func(n int64) string {
+			if c.Months {
+				return fmt.Sprintf("%d mon", n)
+			}
+			return fmt.Sprintf("%d d", n)
+		}
+		size, unit = count(c.Unit*c.Count), count(c.Unit)
+		switch {
+		case c.Count == 1:
+			unit = ""
+		case c.Cumulate:
+			kind = "Cumulate"
+		default:
+			kind = "Hop"
+		}
+		var parts []string
+		if c.OffsetMonths != 0 {
+			parts = append(parts, fmt.Sprintf("%d mon", c.OffsetMonths))
+		}
+		if us := c.OffsetDays*microsPerDay + c.Offset; us != 0 {
+			parts = append(parts, micros(us))
+		}
+		if len(parts) > 0 {
+			offset = ", offset " + strings.Join(parts, " ")
+		}
+		if c.Zone != "" {
+			offset += ", zone " + c.Zone
+		}
+	}
+	switch {
+	case unit == "":
+	case kind == "Cumulate":
+		unit = "step " + unit + ", "
+	default:
+		unit = "slide " + unit + ", "
+	}
+	return fmt.Sprintf("%s Window on %s  (%ssize %s%s)", kind, cols[w.Column], unit, size, offset)
 }
 
 func micros(us int64) string {

@@ -22,6 +22,7 @@ const (
 	opUnnest
 	opWatermark
 	opWindow
+	opSession
 	opAgg
 	opJoin
 	opApply
@@ -65,7 +66,7 @@ type node struct {
 	limit, offset *expr.Expr
 	withTies      bool
 
-	partition []int // over
+	partition []int // over, session
 	over      []overCall
 
 	branches [][]int // union, recurse: per input, its column for each element of cols
@@ -74,11 +75,10 @@ type node struct {
 	name string // recurse, work: its name
 	all  bool   // recurse: UNION ALL
 
-	column           int // watermark, window
+	column           int // watermark, window, session
 	wmExpr           *expr.Expr
-	size, slide      int64
-	winOffset        int64
-	winStart, winEnd int
+	win              plan.Window // window, session (Size is the gap); the column is the one above
+	winStart, winEnd int         // window, session
 }
 
 type sortKey struct {
@@ -152,7 +152,7 @@ func (n *node) out() []int {
 		return n.in[0].out()
 	case opUnnest:
 		return appendAll(n.in[0].out(), n.added, []int{n.ordinal})
-	case opWindow:
+	case opWindow, opSession:
 		return appendAll(n.in[0].out(), []int{n.winStart, n.winEnd})
 	case opAgg:
 		out := appendAll(n.group)
@@ -282,7 +282,7 @@ func (n *node) eachMade(f func(int) int) {
 	case opUnnest:
 		made(n.added)
 		n.ordinal = f(n.ordinal)
-	case opWindow:
+	case opWindow, opSession:
 		n.winStart, n.winEnd = f(n.winStart), f(n.winEnd)
 	case opAgg:
 		for i := range n.aggs {
@@ -391,7 +391,7 @@ func (md *metadata) copyTree(n *node, m map[int]int) *node {
 	} else {
 		c.eachMade(fresh)
 	}
-	if c.op == opWindow {
+	if c.op == opWindow || c.op == opSession {
 		md.cols[c.winStart].window, md.cols[c.winEnd].window = c.winEnd, c.winEnd
 	}
 	return c

@@ -274,6 +274,8 @@ func (ph *physical) build(n *node, want map[int]bool) *phys {
 		return ph.watermark(n, need)
 	case opWindow:
 		return ph.window(n, need)
+	case opSession:
+		return ph.session(n, need)
 	case opAgg:
 		return ph.agg(n)
 	case opJoin:
@@ -334,13 +336,37 @@ func (ph *physical) window(n *node, need map[int]bool) *phys {
 	in := ph.build(n.in[0], need)
 	p := ph.like(plan.KindWindow, in, n.winStart, n.winEnd)
 	p.nn[n.winStart], p.nn[n.winEnd], p.nn[n.column] = true, true, true
-	if n.slide > 0 {
+	if w := n.win; w.Slide > 0 || w.Step > 0 || w.Calendar != nil && w.Calendar.Count > 1 {
 		p.key = append(append([]int(nil), in.key...), n.winStart)
+		if w.Step > 0 || w.Calendar != nil && w.Calendar.Cumulate {
+			p.key[len(in.key)] = n.winEnd
+		}
 	}
 	if in.wm[n.column] {
 		p.wm[n.winStart], p.wm[n.winEnd] = true, true
 	}
-	p.n.Window = &plan.Window{Column: in.at(n.column), Size: n.size, Slide: n.slide, Offset: n.winOffset}
+	win := n.win
+	win.Column = in.at(n.column)
+	p.n.Window = &win
+	return ph.seal(p)
+}
+
+func (ph *physical) session(n *node, need map[int]bool) *phys {
+	in := ph.build(n.in[0], need)
+	if len(n.partition) == 0 {
+		in = ph.require(in, distSingle, nil, need)
+	} else {
+		in = ph.require(in, distHash, n.partition, need)
+	}
+	p := ph.like(plan.KindSession, in, n.winStart, n.winEnd)
+	p.nn[n.winStart], p.nn[n.winEnd], p.nn[n.column] = true, true, true
+	p.n.Session = &plan.Session{Keys: in.positions(n.partition), Column: in.at(n.column), Gap: n.win.Size}
+	p.wm, p.app = keepMarks(in.wm, n.partition), !ph.b.stream && in.app
+	if ph.b.o.EmitOnClose && in.wm[n.column] && in.app {
+		p.n.Session.OnClose = true
+		p.wm[n.winEnd], p.app = true, true
+		ph.onClose++
+	}
 	return ph.seal(p)
 }
 

@@ -406,7 +406,7 @@ func (o *optimizer) push(n *node, preds []*expr.Expr) *node {
 		}
 		n.in[0] = o.push(n.in[0], down)
 		return here(rest)
-	case opOver:
+	case opOver, opSession:
 		down, rest := through(toSet(n.partition))
 		if len(n.partition) == 0 {
 			down, rest = nil, preds

@@ -1,5 +1,5 @@
-// Package nexmark holds the queries of the Nexmark benchmark in the dialect of streamdb, and the sources they read. q10, q11, q12 and q13 are
-// left out: they need a file sink, session windows, processing time and a table from outside.
+// Package nexmark holds the queries of the Nexmark benchmark in the dialect of streamdb, and the sources they read. q10, q12 and q13 are left
+// out: they need a file sink, processing time and a table from outside.
 package nexmark
 
 import (

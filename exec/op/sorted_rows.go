@@ -80,21 +80,32 @@ func (s *sortedRows) add(kg uint16, w int64) error {
 		if k <= 0 {
 			return errCorruptState(s.node)
 		}
-		if w += n; w == 0 {
-			return s.table.del(kg, s.key)
-		}
+		w += n
 	}
-	s.val = binary.AppendVarint(s.val[:0], w)
-	for _, e := range s.ends {
+	return s.set(kg, s.key, s.ends, w)
+}
+
+// set sets the count of a row.
+func (s *sortedRows) set(kg uint16, key []byte, ends [3]int, count int64) error {
+	if count == 0 {
+		return s.table.del(kg, key)
+	}
+	s.val = binary.AppendVarint(s.val[:0], count)
+	for _, e := range ends {
 		s.val = binary.AppendUvarint(s.val, uint64(e))
 	}
-	return s.table.put(kg, s.key, s.val)
+	return s.table.put(kg, key, s.val)
 }
 
 // scan calls f for the rows of a group with positive counts, in order, until it returns false.
 func (s *sortedRows) scan(kg uint16, prefix []byte, f func(r *sortedRow) (bool, error)) error {
+	return s.scanFrom(kg, prefix, nil, false, f)
+}
+
+// scanFrom is scan from a key on, in either direction (see table.scanFrom).
+func (s *sortedRows) scanFrom(kg uint16, prefix, from []byte, desc bool, f func(r *sortedRow) (bool, error)) error {
 	var row sortedRow
-	return s.table.scan(kg, prefix, false, func(k, v []byte) (bool, error) {
+	return s.table.scanFrom(kg, prefix, from, desc, func(k, v []byte) (bool, error) {
 		r := byteReader{b: v}
 		row.key, row.count = k, r.varint()
 		for i := range row.ends {

@@ -89,10 +89,16 @@ func (t *table) del(kg uint16, key []byte) error {
 // scan calls f for the keys of a group that start with prefix, ascending or descending, until it returns false. F must not change the table;
 // key and val are valid during the call.
 func (t *table) scan(kg uint16, prefix []byte, desc bool, f func(key, val []byte) (bool, error)) error {
+	return t.scanFrom(kg, prefix, nil, desc, f)
+}
+
+// scanFrom is scan that begins at from, a key with the prefix or nil: ascending at the first key that is not below it, descending at the last one that is
+// not above it.
+func (t *table) scanFrom(kg uint16, prefix, from []byte, desc bool, f func(key, val []byte) (bool, error)) error {
 	if t.mem != nil {
-		return t.scanMem(prefix, desc, f)
+		return t.scanMem(prefix, from, desc, f)
 	}
-	it := t.part.ScanFrom(kg, prefix, nil, desc)
+	it := t.part.ScanFrom(kg, prefix, from, desc)
 	defer it.Close()
 	for it.Next() {
 		if more, err := f(it.Key(), it.Value()); err != nil || !more {
@@ -102,7 +108,7 @@ func (t *table) scan(kg uint16, prefix []byte, desc bool, f func(key, val []byte
 	return it.Err()
 }
 
-func (t *table) scanMem(prefix []byte, desc bool, f func(key, val []byte) (bool, error)) error {
+func (t *table) scanMem(prefix, from []byte, desc bool, f func(key, val []byte) (bool, error)) error {
 	var err error
 	p := viewString(prefix)
 	visit := func(k string, v []byte) bool {
@@ -114,8 +120,12 @@ func (t *table) scanMem(prefix []byte, desc bool, f func(key, val []byte) (bool,
 		return more && err == nil
 	}
 	switch succ := types.KeySuccessor(prefix); {
+	case !desc && from != nil:
+		t.mem.Ascend(viewString(from), visit)
 	case !desc:
 		t.mem.Ascend(p, visit)
+	case from != nil:
+		t.mem.Descend(viewString(from), visit)
 	case succ == nil:
 		t.mem.Reverse(visit)
 	default:

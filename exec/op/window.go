@@ -16,11 +16,18 @@ const (
 	maxTimestamp = 9223371331200000000
 )
 
-// windowOp appends window_start and window_end. A hopping window emits the input's vectors once per window that a row belongs to, so that no
+// errTimestampRange is what rows get whose windows would begin or end where no timestamp does.
+var errTimestampRange = pgerr.Newf(pgerr.DatetimeFieldOverflow, "timestamp out of range")
+
+// windowOp appends window_start and window_end. Where rows belong to several windows the input's vectors are emitted once per window, so that no
 // column is copied: only the two new ones differ.
 type windowOp struct {
 	base
 	slide, size, offset int64
+	step                int64 // 0: no cumulating windows
+	calendar            *calendar
+	units               []int64 // of calendar windows: per row its unit, and the units where the window in work begins and ends
+	from, to            []int64
 	date                bool
 	start, end          *types.Vector
 	cols                []*types.Vector
@@ -34,12 +41,22 @@ var _ Operator = (*windowOp)(nil)
 func (o *windowOp) Open(ctx *Context) error {
 	o.ctx = ctx
 	w := o.node.Window
-	o.size, o.slide, o.offset = w.Size, w.Slide, w.Offset
+	o.size, o.slide, o.offset, o.step = w.Size, w.Slide, w.Offset, w.Step
 	if o.slide == 0 {
 		o.slide = o.size
 	}
-	if o.size <= 0 || o.slide <= 0 || o.size%o.slide != 0 {
+	switch c := w.Calendar; {
+	case c != nil && (c.Unit <= 0 || c.Count <= 0):
+		return pgerr.Newf(pgerr.InvalidParameterValue, "windows of %d times %d days or months", c.Count, c.Unit)
+	case c != nil:
+		var err error
+		if o.calendar, err = newCalendar(c); err != nil {
+			return err
+		}
+	case o.size <= 0 || o.slide <= 0 || o.size%o.slide != 0:
 		return pgerr.Newf(pgerr.InvalidParameterValue, "window size %d must be a positive multiple of the slide %d", o.size, o.slide)
+	case o.step < 0 || o.step > 0 && o.size%o.step != 0:
+		return pgerr.Newf(pgerr.InvalidParameterValue, "window size %d must be a multiple of the step %d", o.size, o.step)
 	}
 	n := len(o.node.Schema)
 	o.start = &types.Vector{Type: o.node.Schema[n-2].Type}
@@ -47,16 +64,21 @@ func (o *windowOp) Open(ctx *Context) error {
 	o.date = ctx.InputTypes[0][w.Column].OID == types.OIDDate
 	o.cols = make([]*types.Vector, n)
 	o.cols[n-2], o.cols[n-1] = o.start, o.end
-	o.newest = o.floor(0)
+	if o.calendar == nil {
+		o.newest = o.floor(0)
+	}
 	return nil
 }
 
 // floor returns the start of the newest window that holds ts.
-func (o *windowOp) floor(ts int64) int64 {
+func (o *windowOp) floor(ts int64) int64 { return o.floorTo(ts, o.slide) }
+
+// floorTo returns the last multiple of unit, counted from the origin of the windows, that is not after ts.
+func (o *windowOp) floorTo(ts, unit int64) int64 {
 	d := ts - unixEpochMicros - o.offset
-	m := d % o.slide
+	m := d % unit
 	if m < 0 {
-		m += o.slide
+		m += unit
 	}
 	return ts - m
 }
@@ -70,11 +92,13 @@ func (o *windowOp) Process(_ int, c *types.Chunk, out Emitter) error {
 	o.start.Resize(c.N)
 	o.end.Resize(c.N)
 	copy(o.cols, c.Cols)
-	if c.Sel == nil && ts.Valid == nil && !o.date && o.assignDense(ts.Int[:n]) {
+	if c.Sel == nil && ts.Valid == nil && !o.date && o.step == 0 && o.calendar == nil && o.assignDense(ts.Int[:n]) {
 		o.out = types.Chunk{Cols: o.cols, N: n, Weights: c.Weights}
 		return o.emitAll(nil, out)
 	}
-	start, end := o.start.Int, o.end.Int
+	if o.calendar != nil && cap(o.units) < c.N {
+		o.units, o.from, o.to = make([]int64, types.MaxChunkRows), make([]int64, types.MaxChunkRows), make([]int64, types.MaxChunkRows)
+	}
 	if cap(o.sel) < n {
 		o.sel = make([]uint16, 0, max(n, types.MaxChunkRows))
 	}
@@ -91,15 +115,12 @@ func (o *windowOp) Process(_ int, c *types.Chunk, out Emitter) error {
 		} else if o.date {
 			x *= microsPerDay
 		}
-		if x < minTimestamp+o.size || x > maxTimestamp-o.size {
-			err := pgerr.Newf(pgerr.DatetimeFieldOverflow, "timestamp out of range")
-			if err := o.ctx.Errors.Report(o.node, err, c, r, c.Weight(r)); err != nil {
+		if !o.assign(r, x, back) {
+			if err := o.ctx.Errors.Report(o.node, errTimestampRange, c, r, c.Weight(r)); err != nil {
 				return err
 			}
 			continue
 		}
-		s := o.floor(x) - back
-		start[r], end[r] = s, s+o.size
 		sel = append(sel, uint16(r))
 	}
 	o.sel = sel
@@ -107,10 +128,77 @@ func (o *windowOp) Process(_ int, c *types.Chunk, out Emitter) error {
 		return nil
 	}
 	o.out = types.Chunk{Cols: o.cols, N: c.N, Weights: c.Weights}
+	if o.calendar != nil || o.step > 0 {
+		o.out.Sel = sel
+		return o.emitGrowing(out)
+	}
 	if len(sel) < c.N {
 		o.out.Sel = sel
 	}
 	return o.emitAll(o.out.Sel, out)
+}
+
+// assign finds the first window of row r; false when it is out of the range of timestamps.
+func (o *windowOp) assign(r int, ts, back int64) bool {
+	start, end := o.start.Int, o.end.Int
+	if o.calendar != nil {
+		if ts < minTimestamp || ts > maxTimestamp {
+			return false
+		}
+		unit, err := o.calendar.find(ts)
+		if err != nil {
+			return false
+		}
+		o.units[r] = unit
+		o.from[r], o.to[r] = o.calendar.first(unit)
+		return o.bounds(r)
+	}
+	if ts < minTimestamp+o.size || ts > maxTimestamp-o.size {
+		return false
+	}
+	if o.step > 0 {
+		start[r], end[r] = o.floor(ts), o.floorTo(ts, o.step)+o.step
+		return true
+	}
+	s := o.floor(ts) - back
+	start[r], end[r] = s, s+o.size
+	return true
+}
+
+// bounds sets the window of row r that its units tell.
+func (o *windowOp) bounds(r int) bool {
+	var err, err2 error
+	o.start.Int[r], err = o.calendar.begin(o.from[r])
+	o.end.Int[r], err2 = o.calendar.begin(o.to[r])
+	return err == nil && err2 == nil
+}
+
+// emitGrowing emits the selected rows once per window, those that have a further one again.
+func (o *windowOp) emitGrowing(out Emitter) error {
+	for len(o.out.Sel) > 0 {
+		if err := out.Emit(&o.out); err != nil {
+			return err
+		}
+		if err := o.cancelled(); err != nil {
+			return err
+		}
+		sel := o.out.Sel[:0]
+		for _, r := range o.out.Sel {
+			more := false
+			if o.calendar != nil {
+				if o.from[r], o.to[r], more = o.calendar.next(o.units[r], o.from[r], o.to[r]); more {
+					more = o.bounds(int(r))
+				}
+			} else if more = o.end.Int[r] < o.start.Int[r]+o.size; more {
+				o.end.Int[r] += o.step
+			}
+			if more {
+				sel = append(sel, r)
+			}
+		}
+		o.out.Sel = sel
+	}
+	return nil
 }
 
 // hugeWindow is the size in µs (about 9000 years) from which sums of sizes and timestamps could overflow.
@@ -176,16 +264,44 @@ func (o *windowOp) Watermark(_ int, w Watermark, out Emitter) error {
 		}
 		ts *= microsPerDay
 	}
-	s := int64(math.MaxInt64) - o.size
-	if ts <= maxTimestamp-o.size {
-		if ts < minTimestamp+o.size {
-			return nil
-		}
-		s = o.floor(ts) - (o.size - o.slide)
+	start, end, ok := o.lowest(ts)
+	if !ok {
+		return nil
 	}
 	n := len(o.node.Schema)
-	if err := out.EmitWatermark(Watermark{Column: n - 2, Value: s}); err != nil {
+	if err := out.EmitWatermark(Watermark{Column: n - 2, Value: start}); err != nil {
 		return err
 	}
-	return out.EmitWatermark(Watermark{Column: n - 1, Value: s + o.size})
+	return out.EmitWatermark(Watermark{Column: n - 1, Value: end})
+}
+
+// lowest returns the least start and end of windows that hold ts or something later.
+func (o *windowOp) lowest(ts int64) (start, end int64, ok bool) {
+	if o.calendar != nil {
+		if ts > maxTimestamp {
+			return math.MaxInt64 - 1, math.MaxInt64 - 1, true
+		}
+		unit, err := o.calendar.find(ts)
+		if ts < minTimestamp || err != nil {
+			return 0, 0, false
+		}
+		from, to := o.calendar.first(unit)
+		start, err = o.calendar.begin(from)
+		if err != nil {
+			return 0, 0, false
+		}
+		end, err = o.calendar.begin(to)
+		return start, end, err == nil
+	}
+	if ts > maxTimestamp-o.size {
+		return math.MaxInt64 - o.size, math.MaxInt64, true
+	}
+	if ts < minTimestamp+o.size {
+		return 0, 0, false
+	}
+	if o.step > 0 {
+		return o.floor(ts), o.floorTo(ts, o.step) + o.step, true
+	}
+	s := o.floor(ts) - (o.size - o.slide)
+	return s, s + o.size, true
 }

@@ -54,6 +54,7 @@ const (
 	KindUnnest      Kind = "unnest"      // (1) set-returning functions: input columns, then results, then ordinality
 	KindWatermark   Kind = "watermark"   // (1) derives a watermark from a column
 	KindWindow      Kind = "window"      // (1) TUMBLE/HOP: input columns, window_start, window_end
+	KindSession     Kind = "session"     // (1) SESSION: input columns, window_start, window_end
 	KindAgg         Kind = "agg"         // (1) hash aggregation; no aggregates = DISTINCT
 	KindPartialAgg  Kind = "partial_agg" // (1) sums of the rows of a chunk, to be added up by the aggregation behind an exchange
 	KindJoin        Kind = "join"        // (2)
@@ -90,6 +91,7 @@ type Node struct {
 	Unnest      *Unnest      `json:"unnest,omitempty"`
 	Watermark   *Watermark   `json:"watermark,omitempty"`
 	Window      *Window      `json:"window,omitempty"`
+	Session     *Session     `json:"session,omitempty"`
 	Agg         *Agg         `json:"agg,omitempty"`
 	PartialAgg  *PartialAgg  `json:"partial_agg,omitempty"`
 	Join        *Join        `json:"join,omitempty"`
@@ -218,6 +220,33 @@ type Window struct {
 	Size   int64 `json:"size"`
 	Slide  int64 `json:"slide,omitempty"`
 	Offset int64 `json:"offset,omitempty"`
+	// Step, when set, makes windows that begin every Size and grow by Step: a row belongs to those from the first that holds it to the whole one.
+	Step int64 `json:"step,omitempty"`
+	// Calendar, when set, gives the windows instead of the sizes above.
+	Calendar *Calendar `json:"calendar,omitempty"`
+}
+
+// Calendar describes windows of whole days or months, counted from 1970-01-01 in local time. A window is Count units of Unit days or months long and
+// begins every unit, or, with Cumulate, every Count units and grows by a unit. All of them begin later by OffsetMonths, OffsetDays and Offset µs of local time.
+type Calendar struct {
+	Zone         string `json:"zone,omitempty"` // "" = UTC
+	Months       bool   `json:"months,omitempty"`
+	Unit         int64  `json:"unit"`
+	Count        int64  `json:"count"`
+	Cumulate     bool   `json:"cumulate,omitempty"`
+	OffsetMonths int64  `json:"offset_months,omitempty"`
+	OffsetDays   int64  `json:"offset_days,omitempty"`
+	Offset       int64  `json:"offset,omitempty"`
+}
+
+// Session assigns rows with equal Keys to sessions: rows whose Column is less than Gap µs after that of the row before belong to one. A session lasts
+// from its first row to Gap after its last one. Rows whose Column is NULL belong to none. With OnClose the rows of a session are emitted once, when
+// the watermark of Column has passed its end, and dropped; later rows that would belong to it are late rows.
+type Session struct {
+	Keys    []int `json:"keys,omitempty"`
+	Column  int   `json:"column"`
+	Gap     int64 `json:"gap"`
+	OnClose bool  `json:"on_close,omitempty"`
 }
 
 // SortKey orders by a column.
