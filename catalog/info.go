@@ -127,6 +127,9 @@ func (i *Info) RelationOID(name string, path []string) (uint32, bool) {
 	case 1:
 		return i.resolve(parts[0], path)
 	case 2:
+		if at := slices.IndexFunc(path, IsTemporarySchema); at >= 0 && parts[0] == TemporaryAlias {
+			parts[0] = path[at]
+		}
 		return i.lookup(parts[0], parts[1])
 	case 3:
 		if parts[0] == i.Database {

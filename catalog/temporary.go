@@ -9,6 +9,9 @@ import (
 // TemporaryPrefix begins the names of the schemas that hold sessions' temporary relations.
 const TemporaryPrefix = "pg_temp_"
 
+// TemporaryAlias is what a session calls its own schema of temporary relations.
+const TemporaryAlias = "pg_temp"
+
 // What becomes of a temporary table's rows, or of the table, at the end of each transaction (Object.OnCommit). Stored.
 const (
 	OnCommitDelete = "delete rows"

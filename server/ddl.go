@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -79,42 +80,58 @@ func atPos(err error, pos int) error {
 }
 
 // columnsOf builds the columns and constraints of a definition.
-func (d *dispatch) columnsOf(def *sql.TableDef, o *catalog.Object) error {
+func (d *dispatch) columnsOf(def *sql.TableDef, o *catalog.Object) (*likeCopy, error) {
 	if len(def.Columns) > maxColumns {
-		return pgerr.Newf(pgerr.TooManyColumns, "tables can have at most %d columns", maxColumns)
+		return nil, pgerr.Newf(pgerr.TooManyColumns, "tables can have at most %d columns", maxColumns)
 	}
 	key := []sql.Ident(nil)
 	constraint, keyPos := "", -1
+	copied := &likeCopy{}
+	likes := def.Likes
+	copyUpTo := func(at int) error {
+		for ; len(likes) > 0 && likes[0].At <= at; likes = likes[1:] {
+			if o.Kind != catalog.Table {
+				return pgerr.Newf(pgerr.FeatureNotSupported, "LIKE is not supported in sources").At(likes[0].Name.Pos)
+			}
+			if err := d.like(&likes[0], o, copied); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	setKey := func(cols []sql.Ident, name string, pos int) error {
 		if key != nil {
-			return pgerr.Newf(pgerr.InvalidTableDefinition, "multiple primary keys for table %q are not allowed", o.Name).At(pos)
+			return errSecondKey(o.Name, pos)
 		}
 		key, constraint, keyPos = cols, name, pos
 		return nil
 	}
 	for i := range def.Columns {
+		if err := copyUpTo(i); err != nil {
+			return nil, err
+		}
 		c := &def.Columns[i]
 		if o.Column(c.Name) >= 0 {
-			return pgerr.Newf(pgerr.DuplicateColumn, "column %q specified more than once", c.Name)
+			return nil, pgerr.Newf(pgerr.DuplicateColumn, "column %q specified more than once", c.Name)
 		}
 		if c.Name == rowIDColumn {
-			return pgerr.Newf(pgerr.ReservedName, "column name %q is reserved", c.Name).At(c.Pos)
+			return nil, pgerr.Newf(pgerr.ReservedName, "column name %q is reserved", c.Name).At(c.Pos)
 		}
 		switch {
 		case c.Identity != "" && o.Kind == catalog.Source:
-			return pgerr.Newf(pgerr.FeatureNotSupported, "identity columns of sources are not supported").At(c.Pos)
+			return nil, pgerr.Newf(pgerr.FeatureNotSupported, "identity columns of sources are not supported").At(c.Pos)
 		case c.References != nil:
-			return errForeignKey(c.References.Pos)
+			return nil, errForeignKey(c.References.Pos)
 		case c.Unique && o.Kind != catalog.Table:
-			return pgerr.Newf(pgerr.FeatureNotSupported, "UNIQUE constraints of sources are not supported").At(c.Pos)
+			return nil, pgerr.Newf(pgerr.FeatureNotSupported, "UNIQUE constraints of sources are not supported").At(c.Pos)
 		case c.Generated != nil && o.Kind == catalog.Source:
-			return pgerr.Newf(pgerr.FeatureNotSupported, "generated columns of sources are not supported").At(c.Pos).WithHint("Compute the column in a view.")
+			return nil, pgerr.Newf(pgerr.FeatureNotSupported, "generated columns of sources are not supported").At(c.Pos).WithHint("Compute the column in a view.")
 		case c.Type == nil:
-			return pgerr.Newf(pgerr.SyntaxError, "column %q needs a type", c.Name).At(c.Pos)
+			return nil, pgerr.Newf(pgerr.SyntaxError, "column %q needs a type", c.Name).At(c.Pos)
 		}
 		col, err := d.newColumn(c, o)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if c.Default != nil {
 			col.Default = d.defaultText(c.Default)
@@ -125,38 +142,55 @@ func (d *dispatch) columnsOf(def *sql.TableDef, o *catalog.Object) error {
 		o.Columns = append(o.Columns, col)
 		if c.PrimaryKey {
 			if err := setKey([]sql.Ident{{Name: c.Name, Pos: c.Pos}}, c.KeyName, c.Pos); err != nil {
-				return err
+				return nil, err
 			}
 		}
 	}
+	if err := copyUpTo(len(def.Columns)); err != nil {
+		return nil, err
+	}
+	if len(o.Columns) > maxColumns {
+		return nil, pgerr.Newf(pgerr.TooManyColumns, "tables can have at most %d columns", maxColumns)
+	}
+	inherited := len(o.Checks)
 	for i := range def.Columns {
 		for _, ck := range def.Columns[i].Checks {
-			d.addCheck(o, ck)
+			if err := d.addCheck(o, ck, inherited); err != nil {
+				return nil, err
+			}
 		}
 	}
 	for _, tc := range def.Constraints {
 		switch tc.Kind {
 		case sql.ConstraintPrimaryKey:
 			if err := setKey(tc.Columns, tc.Name, tc.Pos); err != nil {
-				return err
+				return nil, err
 			}
 		case sql.ConstraintCheck:
-			d.addCheck(o, tc)
+			if err := d.addCheck(o, tc, inherited); err != nil {
+				return nil, err
+			}
 		case sql.ConstraintUnique:
 			if o.Kind != catalog.Table {
-				return pgerr.Newf(pgerr.FeatureNotSupported, "UNIQUE constraints of sources are not supported").At(tc.Pos)
+				return nil, pgerr.Newf(pgerr.FeatureNotSupported, "UNIQUE constraints of sources are not supported").At(tc.Pos)
 			}
 		case sql.ConstraintForeignKey:
-			return errForeignKey(tc.Pos)
+			return nil, errForeignKey(tc.Pos)
 		}
+	}
+	if copied.key != nil {
+		if err := setKey(copied.key, "", -1); err != nil {
+			return nil, err
+		}
+		o.ConstraintComment, o.KeyComment = copied.keyComment[0], copied.keyComment[1]
 	}
 	for _, k := range key {
 		i := o.Column(k.Name)
 		if i < 0 {
-			return pgerr.Newf(pgerr.UndefinedColumn, "column %q named in key does not exist", k.Name).At(keyPos)
+			return nil, pgerr.Newf(pgerr.UndefinedColumn, "column %q named in key does not exist", k.Name).At(keyPos)
 		}
 		if slices.Contains(o.Key, i) {
-			return pgerr.Newf(pgerr.DuplicateColumn, "column %q appears twice in primary key constraint", k.Name).At(keyPos)
+			return nil, pgerr.Newf(pgerr.DuplicateColumn, "column %q appears twice in primary key constraint", k.Name).At(keyPos)
 		}
 		o.Columns[i].NotNull = true
 		o.Key = append(o.Key, i)
@@ -167,7 +201,7 @@ func (d *dispatch) columnsOf(def *sql.TableDef, o *catalog.Object) error {
 		}
 		o.Constraint = constraint
 	}
-	return d.bindColumns(def, o)
+	return copied, d.bindColumns(def, o)
 }
 
 // newColumn makes a column of a definition, without its expressions.
@@ -211,9 +245,16 @@ func (d *dispatch) newColumn(c *sql.ColumnDef, o *catalog.Object) (catalog.Colum
 	return col, nil
 }
 
-// addCheck names a constraint as PostgreSQL does: after the column where it is about exactly one.
-func (d *dispatch) addCheck(o *catalog.Object, tc sql.TableConstraint) {
+// addCheck names a constraint as PostgreSQL does: after the column where it is about exactly one. The first
+// ones came by LIKE.
+func (d *dispatch) addCheck(o *catalog.Object, tc sql.TableConstraint, inherited int) error {
 	name := tc.Name
+	switch i := slices.IndexFunc(o.Checks, func(c catalog.Check) bool { return c.Name == name }); {
+	case i >= inherited:
+		return pgerr.Newf(pgerr.DuplicateObject, "check constraint %q already exists", name)
+	case i >= 0:
+		return errSecondConstraint(name, o.Name)
+	}
 	if name == "" {
 		base := o.Name + "_check"
 		columns := map[int]bool{}
@@ -231,6 +272,7 @@ func (d *dispatch) addCheck(o *catalog.Object, tc sql.TableConstraint) {
 		}
 	}
 	o.Checks = append(o.Checks, catalog.Check{Name: name, Text: expressionText(tc.Check)})
+	return nil
 }
 
 // bindColumns checks the expressions of a definition: defaults, generated columns, CHECK.
@@ -242,7 +284,7 @@ func (d *dispatch) bindColumns(def *sql.TableDef, o *catalog.Object) error {
 		case c.Default != nil && c.Generated != nil:
 			return pgerr.Newf(pgerr.SyntaxError, "both default and generation expression specified for column %q of table %q", c.Name, o.Name).At(c.Pos)
 		case c.Default != nil:
-			if err := bindDefault(c, o.Columns[i].Type, opts); err != nil {
+			if err := bindDefault(c, o.Columns[o.Column(c.Name)].Type, opts); err != nil {
 				return err
 			}
 		case c.Generated != nil:
@@ -353,19 +395,20 @@ func (d *dispatch) createTable(st *sql.CreateTable) error {
 	if err := onCommit(o, st.OnCommit); err != nil {
 		return err
 	}
-	if err := d.columnsOf(&st.TableDef, o); err != nil {
+	copied, err := d.columnsOf(&st.TableDef, o)
+	if err != nil {
 		return err
 	}
 	indexes, err := d.uniqueIndexes(&st.TableDef, o)
 	if err != nil {
 		return err
 	}
-	return d.addTable(o, &st.TableDef, "CREATE TABLE", indexes...)
+	return d.addTable(o, &st.TableDef, copied, "CREATE TABLE", copied.settle(d, o, indexes)...)
 }
 
 // addTable gives the table its hidden key where it has none, stores and opens it.
-func (d *dispatch) addTable(o *catalog.Object, def *sql.TableDef, tag string, indexes ...*catalog.Object) error {
-	if err := d.storeTable(o, def, indexes...); err != nil {
+func (d *dispatch) addTable(o *catalog.Object, def *sql.TableDef, copied *likeCopy, tag string, indexes ...*catalog.Object) error {
+	if err := d.storeTable(o, def, copied, indexes...); err != nil {
 		return err
 	}
 	if err := d.endsAtOnce(o); err != nil {
@@ -374,7 +417,7 @@ func (d *dispatch) addTable(o *catalog.Object, def *sql.TableDef, tag string, in
 	return d.complete(tag)
 }
 
-func (d *dispatch) storeTable(o *catalog.Object, def *sql.TableDef, indexes ...*catalog.Object) error {
+func (d *dispatch) storeTable(o *catalog.Object, def *sql.TableDef, copied *likeCopy, indexes ...*catalog.Object) error {
 	srv := d.ss.srv
 	if len(o.Key) == 0 {
 		o.Columns = append(o.Columns, catalog.Column{Name: rowIDColumn, Type: types.Int8, Hidden: true})
@@ -391,6 +434,15 @@ func (d *dispatch) storeTable(o *catalog.Object, def *sql.TableDef, indexes ...*
 						return err
 					}
 				}
+			}
+			for _, i := range slices.Sorted(maps.Keys(copied.identities)) {
+				q, err := d.ownSequence(tx, o, i, nil)
+				if err != nil {
+					return err
+				}
+				c := *copied.identities[i]
+				c.OwnerTable, c.OwnerColumn = q.Sequence.OwnerTable, q.Sequence.OwnerColumn
+				q.Sequence = &c
 			}
 		}
 		if err := tx.Add(o); err != nil {
@@ -469,7 +521,7 @@ func (d *dispatch) createTableAs(st *sql.CreateTableAs) error {
 	if err != nil {
 		return err
 	}
-	err = d.storeTable(o, nil)
+	err = d.storeTable(o, nil, nil)
 	unlock()
 	if err != nil {
 		return err

@@ -352,7 +352,9 @@ func (a *alteration) addColumn(x *sql.AlterAction) error {
 		}
 	}
 	for _, ck := range def.Checks {
-		d.addCheck(a.o, ck)
+		if err := d.addCheck(a.o, ck, len(a.o.Checks)); err != nil {
+			return err
+		}
 		if err := bindCheck(ck.Check, a.o, opts); err != nil {
 			return err
 		}
@@ -540,10 +542,9 @@ func (a *alteration) addConstraint(x *sql.AlterAction) error {
 	default:
 		return d.addConstraintIndex(a.o, tc)
 	}
-	if tc.Name != "" && slices.ContainsFunc(a.o.Checks, func(c catalog.Check) bool { return c.Name == tc.Name }) {
-		return pgerr.Newf(pgerr.DuplicateObject, "constraint %q for relation %q already exists", tc.Name, a.o.Name)
+	if err := d.addCheck(a.o, *tc, len(a.o.Checks)); err != nil {
+		return err
 	}
-	d.addCheck(a.o, *tc)
 	if err := bindCheck(tc.Check, a.o, a.options()); err != nil {
 		return err
 	}

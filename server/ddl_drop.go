@@ -87,7 +87,7 @@ func (d *dispatch) drop(st *sql.Drop) error {
 			targets = append(targets, thing{kind: thingSchema, schema: space})
 			continue
 		}
-		if _, ok := snap.Namespace(n.Schema); !ok && n.Schema != "" && (n.Schema != temporaryAlias || d.ss.vars.temporary == "") {
+		if _, ok := snap.Namespace(n.Schema); !ok && n.Schema != "" && (n.Schema != catalog.TemporaryAlias || d.ss.vars.temporary == "") {
 			if !st.IfExists {
 				return pgerr.Newf(pgerr.InvalidSchemaName, "schema %q does not exist", n.Schema)
 			}

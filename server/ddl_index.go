@@ -168,11 +168,7 @@ func (d *dispatch) indexKeys(st *sql.CreateIndex, def *catalog.IndexDef, table *
 				return nil, pgerr.Newf(pgerr.InvalidObjectDefinition, "functions in index expression must be marked IMMUTABLE")
 			}
 			t, key.Type, key.Expr = e.Type, e.Type, expressionText(k.Expr)
-			name := sql.ColumnName(k.Expr.Expr())
-			if name == "?column?" {
-				name = "expr"
-			}
-			names = append(names, name)
+			names = append(names, expressionName(k.Expr))
 		}
 		if err := ordered(t); err != nil {
 			return nil, err
@@ -208,6 +204,15 @@ func (d *dispatch) indexKeys(st *sql.CreateIndex, def *catalog.IndexDef, table *
 		def.Where = expressionText(st.Where)
 	}
 	return names, nil
+}
+
+// expressionName is what an expression gives to the name of an index over it.
+func expressionName(q *sql.Query) string {
+	name := sql.ColumnName(q.Expr())
+	if name == "?column?" {
+		name = "expr"
+	}
+	return name
 }
 
 // ordered refuses keys of types without an order.

@@ -165,10 +165,7 @@ func (d *dispatch) createSequence(st *sql.CreateSequence) error {
 		return err
 	}
 	defer unlock()
-	if st.Temporary {
-		return pgerr.Newf(pgerr.FeatureNotSupported, "temporary sequences are not supported").At(st.Start)
-	}
-	schema, err := d.targetSchema(st.Name)
+	schema, err := d.schemaFor(st.Name, st.Temporary)
 	if err != nil {
 		return err
 	}
@@ -177,6 +174,7 @@ func (d *dispatch) createSequence(st *sql.CreateSequence) error {
 	}
 	o := &catalog.Object{
 		Kind: catalog.Sequence, Schema: schema, Name: st.Name.Name, Definition: st.SourceText(), Columns: sequenceColumns(), Sequence: newSequenceDef(types.Int8),
+		Temporary: catalog.IsTemporarySchema(schema),
 	}
 	ch, err := d.sequenceOptions(o.Sequence, st.Options, true, false)
 	if err != nil {
@@ -186,6 +184,7 @@ func (d *dispatch) createSequence(st *sql.CreateSequence) error {
 		return err
 	}
 	if err := d.ss.update(func(tx *catalog.Tx) error {
+		withSchema(tx, o)
 		o.ID = tx.NextID()
 		return tx.Add(o)
 	}); err != nil {
@@ -318,7 +317,7 @@ func (d *dispatch) moveSequence(o *catalog.Object, value int64, called bool) err
 // ownSequence makes the sequence of a serial or identity column; the table takes its id when it is stored.
 func (d *dispatch) ownSequence(tx *catalog.Tx, table *catalog.Object, column int, opts []sql.SequenceOption) (*catalog.Object, error) {
 	col := &table.Columns[column]
-	o := &catalog.Object{Kind: catalog.Sequence, Schema: table.Schema, Columns: sequenceColumns(), Sequence: newSequenceDef(col.Type)}
+	o := &catalog.Object{Kind: catalog.Sequence, Schema: table.Schema, Columns: sequenceColumns(), Sequence: newSequenceDef(col.Type), Temporary: table.Temporary}
 	ch, err := d.sequenceOptions(o.Sequence, opts, true, true)
 	if err != nil {
 		return nil, err

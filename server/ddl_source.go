@@ -34,7 +34,7 @@ func (d *dispatch) createSource(st *sql.CreateSource) error {
 		return err
 	}
 	o := &catalog.Object{Kind: catalog.Source, Schema: schema, Name: st.Name.Name, Definition: st.SourceText(), AppendOnly: true}
-	if err := d.columnsOf(&st.TableDef, o); err != nil {
+	if _, err := d.columnsOf(&st.TableDef, o); err != nil {
 		return err
 	}
 	if o.Constraint != "" {

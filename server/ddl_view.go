@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -72,10 +73,19 @@ func (d *dispatch) createView(st *sql.CreateView) error {
 	if o.Temporary {
 		o.SearchPath = d.ss.vars.searchPath()
 	}
+	if len(st.Columns) > len(q.Columns) {
+		return pgerr.Newf(pgerr.SyntaxError, "CREATE VIEW specifies more column names than columns")
+	}
 	if err := namedColumns(o, q.Columns, st.Columns); err != nil {
 		return err
 	}
+	if exists && slices.Contains(q.Relations, old.ID) {
+		return pgerr.Newf(pgerr.InvalidObjectDefinition, "infinite recursion detected in rules for relation %q", old.Name)
+	}
 	d.keepText(d.ss.snapshot(), o, st.Query, q.Stars)
+	if st.Recursive {
+		o.Definition = definitionOf(o)
+	}
 	err = d.ss.update(func(tx *catalog.Tx) error {
 		if !exists {
 			withSchema(tx, o)
@@ -87,7 +97,8 @@ func (d *dispatch) createView(st *sql.CreateView) error {
 				return pgerr.Newf(pgerr.InvalidTableDefinition, "cannot drop columns from view")
 			}
 			if n := o.Columns[i]; n.Name != c.Name {
-				return pgerr.Newf(pgerr.InvalidTableDefinition, "cannot change name of view column %q to %q", c.Name, n.Name)
+				return pgerr.Newf(pgerr.InvalidTableDefinition, "cannot change name of view column %q to %q", c.Name, n.Name).
+					WithHint("Use ALTER VIEW ... RENAME COLUMN ... to change name of view column instead.")
 			} else if n.Type != c.Type {
 				return pgerr.Newf(pgerr.InvalidTableDefinition, "cannot change data type of view column %q from %s to %s", c.Name, c.Type, n.Type)
 			}

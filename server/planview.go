@@ -76,7 +76,7 @@ func (c *planCatalog) Relation(schema, name string) (*planner.Relation, bool) {
 }
 
 func (c *planCatalog) in(schema, name string) (*planner.Relation, bool) {
-	if i := slices.IndexFunc(c.path, catalog.IsTemporarySchema); i >= 0 && schema == temporaryAlias {
+	if i := slices.IndexFunc(c.path, catalog.IsTemporarySchema); i >= 0 && schema == catalog.TemporaryAlias {
 		schema = c.path[i]
 	}
 	if r, ok := c.system(schema, name); ok {

@@ -251,7 +251,7 @@ func (ss *session) notice(severity string, code pgerr.Code, format string, args 
 
 // resolve finds a relation by its name in a statement.
 func (ss *session) resolve(n sql.Name) (*catalog.Object, bool) {
-	if n.Schema == temporaryAlias {
+	if n.Schema == catalog.TemporaryAlias {
 		n.Schema = ss.temporarySchema()
 	}
 	return ss.snapshot().Resolve(n.Schema, n.Name, ss.vars.searchPath())

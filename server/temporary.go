@@ -15,9 +15,6 @@ import (
 // Temporary relations live in a schema of their session, which its search path begins with. They are dropped when the session ends; what a
 // crash leaves is dropped at the next start.
 
-// temporaryAlias is what a session calls its own schema of temporary relations.
-const temporaryAlias = "pg_temp"
-
 // dropTemporaryTime is how long the end of a session waits for other schema changes before it leaves its temporary relations to the next start.
 const dropTemporaryTime = 10 * time.Second
 
@@ -28,10 +25,10 @@ func (ss *session) temporarySchema() string {
 // schemaFor is the schema that a new relation goes to.
 func (d *dispatch) schemaFor(n sql.Name, temporary bool) (string, error) {
 	own := d.ss.temporarySchema()
-	if n.Schema != temporaryAlias && n.Schema != own && !temporary {
+	if n.Schema != catalog.TemporaryAlias && n.Schema != own && !temporary {
 		return d.targetSchema(n)
 	}
-	if n.Schema != "" && n.Schema != temporaryAlias && n.Schema != own {
+	if n.Schema != "" && n.Schema != catalog.TemporaryAlias && n.Schema != own {
 		return "", catalog.ErrNotTemporarySchema(n.Pos)
 	}
 	if snap := d.ss.snapshot(); snap.Has(d.ss.role(), snap.Database().Securable(), catalog.PrivTemporary) == 0 {

@@ -330,13 +330,13 @@ func textFormat(vals map[string]string) *types.Format {
 func (v *sessionVars) searchPath() []string {
 	if v.path == nil {
 		v.path = []string{}
-		if v.temporary != "" && !slices.Contains(splitPath(v.vals["search_path"]), temporaryAlias) {
+		if v.temporary != "" && !slices.Contains(splitPath(v.vals["search_path"]), catalog.TemporaryAlias) {
 			v.path = append(v.path, v.temporary)
 		}
 		for _, p := range splitPath(v.vals["search_path"]) {
 			switch p {
 			case "":
-			case temporaryAlias:
+			case catalog.TemporaryAlias:
 				if v.temporary != "" {
 					v.path = append(v.path, v.temporary)
 				}

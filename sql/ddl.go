@@ -41,9 +41,13 @@ func (p *parser) create() Statement {
 			p.Syntax()
 		}
 		p.I++
-		return p.createView(replace, temporary)
+		return p.createView(replace, temporary, false)
 	case p.IsN("recursive", "view"):
-		return p.unsupported(t.Pos, "CREATE RECURSIVE VIEW", "Use CREATE VIEW .. AS WITH RECURSIVE ...")
+		if unlogged {
+			p.Syntax()
+		}
+		p.I += 2
+		return p.createView(replace, temporary, true)
 	case p.Is("materialized"):
 		if temporary || unlogged {
 			p.Syntax()
@@ -182,12 +186,20 @@ func (p *parser) withNoData() bool {
 	return false
 }
 
-func (p *parser) createView(replace, temporary bool) Statement {
-	v := &CreateView{OrReplace: replace, Temporary: temporary, IfNotExists: p.ifNotExists(), Name: p.name()}
-	v.Columns = p.optIdentList()
+func (p *parser) createView(replace, temporary, recursive bool) Statement {
+	v := &CreateView{OrReplace: replace, Temporary: temporary, Recursive: recursive, IfNotExists: p.ifNotExists(), Name: p.name()}
+	if recursive {
+		v.Columns = p.identList()
+	} else {
+		v.Columns = p.optIdentList()
+	}
 	v.Options = p.options()
 	p.Expect("as")
+	from := p.Cur().Pos
 	v.Query = p.fullQuery()
+	if recursive {
+		v.Query = p.recursiveView(v, from)
+	}
 	if p.Accept("with") {
 		v.CheckOption = "cascaded"
 		if p.Accept("local") {
@@ -198,6 +210,23 @@ func (p *parser) createView(replace, temporary bool) Statement {
 		p.Expect("check", "option")
 	}
 	return v
+}
+
+// recursiveView is the query of CREATE RECURSIVE VIEW, whose own query has just been parsed: WITH RECURSIVE name (columns) AS (query) SELECT columns
+// FROM name. That is shorter before the query than the statement, so that with blanks in front positions stay what they are.
+func (p *parser) recursiveView(v *CreateView, from int) *Query {
+	cols := make([]string, len(v.Columns))
+	for i, c := range v.Columns {
+		cols[i] = QuoteIdent(c.Name)
+	}
+	name, list := QuoteIdent(v.Name.Name), strings.Join(cols, ", ")
+	head := "WITH RECURSIVE " + name + " (" + list + ") AS ("
+	text := head + p.Src[from:p.Toks[p.I-1].End] + ") SELECT " + list + " FROM " + name
+	stmts, err := Parse(strings.Repeat(" ", max(from-len(head), 0)) + text)
+	if err != nil {
+		panic(pgerr.From(err))
+	}
+	return stmts[0].(*Query)
 }
 
 func (p *parser) createMaterializedView(replace bool) Statement {

@@ -257,6 +257,7 @@ type TableDef struct {
 	Columns      []ColumnDef
 	AllColumns   bool // a `*` in the column list: columns derived from the external schema too
 	Constraints  []TableConstraint
+	Likes        []TableLike
 	Watermarks   []Watermark
 	Includes     []Include
 	AppendOnly   bool
@@ -267,6 +268,29 @@ type TableDef struct {
 
 	parens bool // a column list was given
 }
+
+// TableLike is LIKE in a table's definition.
+type TableLike struct {
+	Name  Name
+	At    int // columns of the definition before it
+	parts uint16
+}
+
+// The parts of a relation that LIKE may include.
+const (
+	LikeComments uint16 = 1 << iota
+	LikeConstraints
+	LikeDefaults
+	LikeGenerated
+	LikeIdentity
+	LikeIndexes
+	LikeOther // what columns and indexes do not have here: compression, statistics, storage
+
+	likeAll = 1<<iota - 1
+)
+
+// Including reports whether a part is to be copied.
+func (l *TableLike) Including(part uint16) bool { return l.parts&part != 0 }
 
 // CreateTable is CREATE [TEMP] TABLE.
 type CreateTable struct {
@@ -314,6 +338,7 @@ type CreateView struct {
 	Temporary              bool
 	Columns                []Ident
 	Options                []Option
+	Recursive              bool // Query has the WITH RECURSIVE
 	Query                  *Query
 	CheckOption            string // "", "cascaded", "local"
 }

@@ -212,12 +212,34 @@ func (p *parser) tableElement(d *TableDef) {
 		p.Expect("as")
 		w.Expr = p.expr()
 		d.Watermarks = append(d.Watermarks, w)
-	case p.Is("like"):
-		p.Unsupported("LIKE in a table definition", "List the columns, or use CREATE TABLE .. AS SELECT .. WITH NO DATA.")
+	case p.Accept("like"):
+		d.Likes = append(d.Likes, p.like(len(d.Columns)))
 	case p.Any("constraint", "primary", "unique", "check", "foreign", "exclude") && t.Cat != 'U' || p.Is("exclude") && !p.Peek(1).IsName("UT"):
 		d.Constraints = append(d.Constraints, p.tableConstraint())
 	default:
 		d.Columns = append(d.Columns, p.columnDef())
+	}
+}
+
+// like parses what follows LIKE in a table's definition.
+func (p *parser) like(at int) TableLike {
+	l := TableLike{Name: p.name(), At: at}
+	for {
+		including := p.Accept("including")
+		if !including && !p.Accept("excluding") {
+			return l
+		}
+		part, ok := map[string]uint16{
+			"all": likeAll, "comments": LikeComments, "compression": LikeOther, "constraints": LikeConstraints, "defaults": LikeDefaults, "generated": LikeGenerated,
+			"identity": LikeIdentity, "indexes": LikeIndexes, "statistics": LikeOther, "storage": LikeOther,
+		}[p.Cur().Val]
+		if !ok || p.Cur().K != lex.Ident {
+			p.Syntax()
+		}
+		p.I++
+		if l.parts &^= part; including {
+			l.parts |= part
+		}
 	}
 }
 
