@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"slices"
+
 	"github.com/pingcap/tidb/pkg/parser/ast"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
@@ -109,17 +111,38 @@ func (b *binder) valuesNode(rows [][]*expr.Expr, ids []int, applies []apply) *no
 	return u
 }
 
-// setOp binds UNION, INTERSECT and EXCEPT.
+// setOp binds UNION, INTERSECT and EXCEPT. A chain of them is not nested, however long: its operands are bound one after the other.
 func (b *binder) setOp(s *pgext.SetOp, ev *env, keepUnknown bool) (*bound, error) {
+	chain := []*pgext.SetOp{s}
+	for q := s.Left; q.SetOp != nil && q.With == nil && q.OrderBy == nil && q.Limit == nil && q.Locks == nil; q = q.SetOp.Left {
+		chain = append(chain, q.SetOp)
+	}
+	slices.Reverse(chain)
+	l, err := b.query(chain[0].Left, ev, true)
+	if err != nil {
+		return nil, err
+	}
+	for i, s := range chain {
+		r, err := b.query(s.Right, ev, true)
+		if err != nil {
+			return nil, err
+		}
+		last := i == len(chain)-1
+		if l, err = b.combine(s, l, r, keepUnknown || !last); err != nil {
+			return nil, err
+		}
+		if !last {
+			if err = b.settle(l); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return l, nil
+}
+
+// combine binds one set operation. Unions of unions become one.
+func (b *binder) combine(s *pgext.SetOp, l, r *bound, keepUnknown bool) (*bound, error) {
 	name := [...]string{"UNION", "EXCEPT", "INTERSECT"}[s.Kind]
-	l, err := b.query(s.Left, ev, true)
-	if err != nil {
-		return nil, err
-	}
-	r, err := b.query(s.Right, ev, true)
-	if err != nil {
-		return nil, err
-	}
 	if len(l.cols) != len(r.cols) {
 		return nil, pgerr.Newf(pgerr.SyntaxError, "each %s query must have the same number of columns", name).At(b.pos(columnPos(s.Right, 0)))
 	}
@@ -147,15 +170,36 @@ func (b *binder) setOp(s *pgext.SetOp, ev *env, keepUnknown bool) (*bound, error
 		out.cols = append(out.cols, outCol{l.cols[i].name, id})
 	}
 	lids, rids, ids := colIDs(l.cols), colIDs(r.cols), colIDs(out.cols)
-	if s.Kind == pgext.Union {
-		out.n = &node{op: opUnion, in: []*node{l.n, r.n}, cols: ids, branches: [][]int{lids, rids}}
-		if !s.All {
-			out.n = &node{op: opAgg, in: []*node{out.n}, group: ids}
-		}
+	if s.Kind != pgext.Union {
+		out.n = b.countedSetOp(s, l.n, r.n, lids, rids, ids)
 		return out, nil
 	}
-	out.n = b.countedSetOp(s, l.n, r.n, lids, rids, ids)
+	u := unionOf(l.n, lids, s.All)
+	if u == nil {
+		u = &node{op: opUnion, in: []*node{l.n}, cols: ids, branches: [][]int{lids}}
+	} else {
+		out.cols, ids = l.cols, lids
+	}
+	if v := unionOf(r.n, rids, s.All); v == nil {
+		u.in, u.branches = append(u.in, r.n), append(u.branches, rids)
+	} else {
+		u.in, u.branches = append(u.in, v.in...), append(u.branches, v.branches...)
+	}
+	if out.n = u; !s.All {
+		out.n = &node{op: opAgg, in: []*node{u}, group: ids}
+	}
 	return out, nil
+}
+
+// unionOf returns the union that n is, for one that keeps duplicates or does not to have its branches; nil when n is none.
+func unionOf(n *node, ids []int, all bool) *node {
+	if !all && n.op == opAgg && len(n.aggs) == 0 && slices.Equal(n.group, ids) {
+		n = n.in[0] // duplicates are removed once, on top
+	}
+	if n.op == opUnion && slices.Equal(n.cols, ids) {
+		return n
+	}
+	return nil
 }
 
 // countedSetOp computes INTERSECT and EXCEPT [ALL]: both branches are tagged, united and counted per distinct row.

@@ -18,7 +18,7 @@ import (
 const maxTargets = 1664
 
 // maxBindDepth bounds the nesting of queries, views and CTEs.
-const maxBindDepth = 200
+const maxBindDepth = 2000
 
 // maxBoundQueries bounds the queries, subqueries and operands of set operations of a statement once views and WITH queries are put in for
 // each of their references: that can double with each of them.

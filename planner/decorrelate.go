@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"slices"
+
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/sql/expr"
@@ -389,10 +391,35 @@ func (o *optimizer) overDomain(n, l, r *node, outer []int) *node {
 			o.b.fail(pgerr.Newf(pgerr.FeatureNotSupported, "a subquery cannot depend on column \"%s\" of type %s", o.md.cols[c].name, o.md.typ(c)))
 		}
 	}
-	d := &domain{o: o, l: l, cols: outer, works: map[int]bool{}}
+	d := &domain{o: o, l: domainSource(l, outer), cols: outer, works: map[int]bool{}}
 	in, m := d.push(r)
 	cond := append(conjuncts(n.cond), d.match(identity(outer), m)...)
 	return &node{op: opJoin, in: []*node{l, in}, jtype: n.jtype, cond: and(cond...)}
+}
+
+// domainSource is the lowest node under l that has the same values in the given columns: what subqueries before this one added is not copied
+// once more, which would double the tree with each of them.
+func domainSource(l *node, cols []int) *node {
+	for {
+		switch {
+		case l.op == opJoin && l.jtype == plan.Left:
+		case l.op == opProject:
+			for i, c := range l.cols {
+				if slices.Contains(cols, c) && (l.exprs[i].Kind != expr.Column || l.exprs[i].Col != c) {
+					return l
+				}
+			}
+		default:
+			return l
+		}
+		have := toSet(l.in[0].out())
+		for _, c := range cols {
+			if !have[c] {
+				return l
+			}
+		}
+		l = l.in[0]
+	}
 }
 
 func identity(ids []int) map[int]int {

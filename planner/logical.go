@@ -143,36 +143,45 @@ func (m *metadata) ref(id int) *expr.Expr {
 	return expr.Col(id, m.cols[id].typ)
 }
 
-// out returns the output columns of n in order.
+// out returns the output columns of n in order. The caller does not change them.
 func (n *node) out() []int {
 	switch n.op {
 	case opScan, opSource, opValues, opSeries, opProject, opUnion, opRecurse, opWork:
 		return n.cols
 	case opFilter, opWatermark, opTopN:
 		return n.in[0].out()
+	}
+	return n.appendOut(nil)
+}
+
+// appendOut appends the output columns of n: once each, however deep the tree.
+func (n *node) appendOut(out []int) []int {
+	switch n.op {
+	case opScan, opSource, opValues, opSeries, opProject, opUnion, opRecurse, opWork:
+		return append(out, n.cols...)
+	case opFilter, opWatermark, opTopN:
+		return n.in[0].appendOut(out)
 	case opUnnest:
-		return appendAll(n.in[0].out(), n.added, []int{n.ordinal})
+		return append(append(n.in[0].appendOut(out), n.added...), n.ordinal)
 	case opWindow, opSession:
-		return appendAll(n.in[0].out(), []int{n.winStart, n.winEnd})
+		return append(n.in[0].appendOut(out), n.winStart, n.winEnd)
 	case opAgg:
-		out := appendAll(n.group)
+		out = append(out, n.group...)
 		for _, c := range n.aggs {
 			out = append(out, c.id)
 		}
-		return out
 	case opOver:
-		out := appendAll(n.in[0].out())
+		out = n.in[0].appendOut(out)
 		for _, c := range n.over {
 			out = append(out, c.id)
 		}
-		return out
 	case opJoin, opApply:
-		if n.jtype == plan.Semi || n.jtype == plan.Anti {
-			return n.in[0].out()
+		out = n.in[0].appendOut(out)
+		if n.jtype != plan.Semi && n.jtype != plan.Anti {
+			out = n.in[1].appendOut(out)
 		}
-		return appendAll(n.in[0].out(), n.in[1].out())
 	}
-	return nil
+	return out
 }
 
 func appendAll(lists ...[]int) []int {

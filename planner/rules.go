@@ -102,17 +102,16 @@ func (o *optimizer) verify(n *node, want []int) error {
 		if err != nil {
 			return
 		}
-		have := map[int]bool{}
-		for _, in := range x.in {
-			for _, c := range in.out() {
-				have[c] = true
-			}
-		}
 		used := map[int]bool{}
 		x.eachExpr(func(e *expr.Expr) *expr.Expr { e.Columns(used); return e })
 		x.eachCol(func(c int) int { used[c] = true; return c })
-		for c := range used {
-			if !have[c] {
+		if len(used) > 0 {
+			for _, in := range x.in {
+				for _, c := range in.out() {
+					delete(used, c)
+				}
+			}
+			for c := range used {
 				err = broken(x, c)
 			}
 		}

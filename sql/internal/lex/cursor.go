@@ -109,9 +109,24 @@ func (p *Cursor) Unsupported(what, hint string) {
 // Enter guards the depth of recursion; Leave ends what it began.
 func (p *Cursor) Enter() {
 	if p.depth++; p.depth > maxDepth {
-		panic(pgerr.Newf(pgerr.StatementTooComplex, "stack depth limit exceeded").At(p.Cur().Pos).
-			WithHint("The statement nests deeper than %d levels.", maxDepth))
+		p.tooDeep()
 	}
+}
+
+// Opens counts the parentheses that open at the cursor. More than can be nested are refused at once.
+func (p *Cursor) Opens() int {
+	n := 0
+	for p.Peek(n).Is("(") {
+		if n++; n > maxDepth {
+			p.tooDeep()
+		}
+	}
+	return n
+}
+
+func (p *Cursor) tooDeep() {
+	panic(pgerr.Newf(pgerr.StatementTooComplex, "stack depth limit exceeded").At(p.Cur().Pos).
+		WithHint("The statement nests deeper than %d levels.", maxDepth))
 }
 
 // Leave ends a level begun by Enter.

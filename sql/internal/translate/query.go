@@ -66,10 +66,7 @@ func (p *Parser) startsSelect(n int) bool {
 
 // parenSelect reports whether the "(" at the cursor opens a query, however nested.
 func (p *Parser) parenSelect() bool {
-	n := 0
-	for p.Peek(n).Is("(") {
-		n++
-	}
+	n := p.Opens()
 	return n > 0 && p.startsSelect(n)
 }
 
