@@ -2,6 +2,7 @@ package planner
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/pingcap/tidb/pkg/parser/ast"
 
@@ -272,7 +273,7 @@ func (s *selecting) windows(in *node) *node {
 				n.partition = pre.cols(w.partition)
 				n.order = pre.keys(w.order)
 			}
-			c := overCall{id: w.id, fn: w.fn, args: pre.cols(w.args), frame: w.frame, typ: w.typ}
+			c := overCall{id: w.id, fn: w.fn, args: pre.cols(w.args), frame: w.frame, typ: w.typ, number: w.number(b)}
 			if w.filter != nil {
 				c.filter = pre.col(w.filter)
 			}
@@ -284,6 +285,25 @@ func (s *selecting) windows(in *node) *node {
 		n.in = []*node{pre.node()}
 		in = n
 	}
+}
+
+// number returns the constant that says how far lag and lead look, or how many groups ntile makes; nil: it is no constant.
+func (w *winItem) number(b *binder) *int64 {
+	at := 0
+	switch name, _, _ := strings.Cut(w.fn, "("); name {
+	case "lag", "lead":
+		at = 1
+	case "ntile":
+	default:
+		return nil
+	}
+	if at >= len(w.args) {
+		return nil
+	}
+	if e := b.fold(w.args[at]); e.Kind == expr.Const && !e.Const.Null {
+		return &e.Const.Int
+	}
+	return nil
 }
 
 func sameWindow(a, c *winItem) bool {

@@ -281,7 +281,7 @@ func (x *explainer) describe(n *plan.Node) (string, []string) {
 		}
 		return "Window Functions", []string{
 			"Calls: " + strings.Join(calls, ", "), labelled("Partition By", columnList(in, o.PartitionBy)),
-			labelled("Order By", sortList(in, o.Order)), state("all rows of each partition"),
+			labelled("Order By", sortList(in, o.Order)), state("all rows of each partition, with their results"),
 		}
 	case plan.KindRecompute:
 		return "Recompute", []string{"Reason: " + n.Recompute.Reason, state("all rows of its inputs; evaluated again in every epoch")}

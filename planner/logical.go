@@ -105,6 +105,7 @@ type overCall struct {
 	frame       plan.Frame
 	ignoreNulls bool
 	typ         types.Type
+	number      *int64 // see plan.OverCall
 }
 
 // colMeta describes a column id.

@@ -487,7 +487,7 @@ func (ph *physical) over(n *node, need map[int]bool) *phys {
 	o := &plan.Over{PartitionBy: in.positions(n.partition), Order: in.sortKeys(n.order)}
 	for _, c := range n.over {
 		made = append(made, c.id)
-		call := plan.OverCall{Func: c.fn, Args: in.positions(c.args), Filter: -1, Frame: c.frame, IgnoreNulls: c.ignoreNulls, Type: c.typ}
+		call := plan.OverCall{Func: c.fn, Args: in.positions(c.args), Filter: -1, Frame: c.frame, IgnoreNulls: c.ignoreNulls, Type: c.typ, Number: c.number}
 		if c.filter != 0 {
 			call.Filter = in.at(c.filter)
 		}

@@ -2,20 +2,30 @@ package op
 
 import (
 	"math"
-	"sort"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/types"
 )
 
-// overCall computes one window function over the partition in overOp.part.
+// overCall computes one window function over the rows of overOp.span.
 type overCall struct {
-	spec plan.OverCall
-	name string
-	agg  *aggOp // for aggregates: one group, whose rows follow the frame
-	one  *types.Chunk
-	ctx  Context
+	spec  plan.OverCall
+	frame plan.Frame
+	name  string
+	out   *types.Vector // results of the computed rows
+
+	agg *aggOp // of aggregates whose frames are followed: one group
+	ctx Context
+	one types.Chunk
+	use []int // columns the aggregate reads
+
+	// acc makes running values: of the rows from the partition's first to one. Total calls need that of the last row only.
+	acc      accumulator
+	slot     int // number among the calls with running values
+	total    bool
+	saved    []byte // running values of the computed rows
+	savedEnd []int
 }
 
 // The SQLSTATEs of window functions.
@@ -26,19 +36,171 @@ const (
 )
 
 func (o *overOp) newOverCall(i int) (*overCall, error) {
-	c := &overCall{spec: o.node.Over.Calls[i], name: funcName(o.node.Over.Calls[i].Func)}
-	switch c.name {
-	case "row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead", "first_value", "last_value", "nth_value":
-		return c, nil
+	spec := o.node.Over.Calls[i]
+	c := &overCall{spec: spec, frame: spec.Frame, name: funcName(spec.Func)}
+	if len(o.node.Over.Order) == 0 && c.frame.Mode != plan.FrameRows { // all rows are peers
+		if c.frame.Start.Kind == plan.CurrentRow {
+			c.frame.Start.Kind = plan.UnboundedPreceding
+		}
+		if c.frame.End.Kind == plan.CurrentRow {
+			c.frame.End.Kind = plan.UnboundedFollowing
+		}
 	}
-	// Rows enter and leave the frame, so the aggregate must be able to retract: its input is not marked as append-only. The position column at
-	// the end is the stream key, which keeps lists in the order of the window.
-	in := o.part.Cols
+	if err := c.place(o); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// place finds out how far the function reads, and prepares it.
+func (c *overCall) place(o *overOp) error {
+	start, end := c.frame.Start.Kind, c.frame.End.Kind
+	fromFirst, toLast := start == plan.UnboundedPreceding, end == plan.UnboundedFollowing
+	near := !fromFirst && !toLast
+	plain := c.frame.Exclude == "" || c.frame.Exclude == "no_others"
+	switch c.name {
+	case "row_number", "rank", "dense_rank":
+		o.ranked, o.running, o.mixed = true, true, true
+		return nil
+	case "percent_rank", "cume_dist", "ntile":
+		o.ranked, o.running, o.totals, o.mixed = true, true, true, true
+		if c.name == "cume_dist" {
+			o.ahead.groups = max(o.ahead.groups, 0)
+		}
+		o.whole = o.whole || c.name == "ntile" && c.spec.Number == nil
+		return nil
+	case "lag", "lead":
+		c.placeShift(o)
+		return nil
+	case "first_value":
+		switch {
+		case near || plain && !c.spec.IgnoreNulls && (start == plan.Preceding || start == plan.CurrentRow):
+			c.reach(o)
+			return nil
+		case fromFirst && plain:
+			c.acc = &valueAcc{arg: c.spec.Args[0], ignoreNulls: c.spec.IgnoreNulls}
+		}
+	case "last_value":
+		switch {
+		case near, plain && !c.spec.IgnoreNulls && (end == plan.Following || end == plan.CurrentRow):
+			c.reach(o)
+			return nil
+		case plain && (fromFirst || toLast && !c.spec.IgnoreNulls && start != plan.Following):
+			c.acc = &valueAcc{arg: c.spec.Args[0], ignoreNulls: c.spec.IgnoreNulls, last: true}
+			fromFirst = true
+		}
+	case "nth_value":
+		if near {
+			c.reach(o)
+		} else {
+			o.whole = true
+		}
+		return nil
+	default:
+		if err := c.prepare(o, false); err != nil {
+			return err
+		}
+		if near {
+			c.reach(o)
+			return nil
+		}
+		if fromFirst && plain {
+			// Nothing leaves such a frame.
+			running := &overCall{spec: c.spec}
+			if err := running.prepare(o, true); err != nil {
+				return err
+			}
+			if !running.agg.calls[0].sided() {
+				c.acc = &aggAcc{c: running}
+			}
+		}
+	}
+	switch {
+	case c.acc == nil, !fromFirst, end == plan.Preceding && c.frame.Mode == plan.FrameRange:
+		c.acc, o.whole = nil, true
+		return nil
+	case toLast:
+		c.total, o.totals = true, true
+	default:
+		o.trailing = o.trailing || end == plan.Preceding
+		o.mixed = true
+		c.reach(o)
+	}
+	o.running = true
+	for _, x := range o.calls {
+		if x.acc != nil {
+			c.slot++
+		}
+	}
+	return nil
+}
+
+// placeShift is place of lag and lead.
+func (c *overCall) placeShift(o *overOp) {
+	n := int64(1)
+	if len(c.spec.Args) > 1 {
+		if c.spec.Number == nil {
+			o.whole = true
+			return
+		}
+		n = *c.spec.Number
+	}
+	r := &o.ahead
+	if c.name == "lag" {
+		n = -n
+	}
+	if n < 0 {
+		r = &o.back
+		if n = -n; n < 0 {
+			n = math.MaxInt64
+		}
+	}
+	if c.spec.IgnoreNulls && n > 0 {
+		r.values = append(r.values, valueReach{c.spec.Args[0], n})
+		return
+	}
+	r.rows = max(r.rows, n)
+}
+
+// reach notes what the bounds of the frame reach.
+func (c *overCall) reach(o *overOp) {
+	for i, b := range []plan.Bound{c.frame.Start, c.frame.End} {
+		r := &o.back
+		if b.Kind == plan.Following || b.Kind == plan.CurrentRow && i == 1 {
+			r = &o.ahead
+		}
+		if b.Kind == plan.UnboundedPreceding || b.Kind == plan.UnboundedFollowing || c.frame.Mode == plan.FrameRows && b.Kind == plan.CurrentRow {
+			continue
+		}
+		n := int64(0)
+		if b.Kind != plan.CurrentRow && b.Offset != nil && c.frame.Mode != plan.FrameRange {
+			n = b.Offset.Int
+		}
+		if c.frame.Mode == plan.FrameRows {
+			r.rows = max(r.rows, n)
+			continue
+		}
+		r.groups = max(r.groups, n)
+		if b.Kind == plan.CurrentRow {
+			continue
+		}
+		// An offset of 0 is all of the peers, and so is any of NULL.
+		o.back.groups, o.ahead.groups = max(o.back.groups, 0), max(o.ahead.groups, 0)
+		if c.frame.Mode == plan.FrameRange {
+			r.ranges = append(r.ranges, rangeReach{c, b})
+		}
+	}
+}
+
+// prepare makes the aggregate of the frame's rows. Those of a running one are never taken out. The position column at the end is the stream
+// key, which keeps lists in the order of the window.
+func (c *overCall) prepare(o *overOp, running bool) error {
+	in := o.span.part.Cols
 	ts := make([]types.Type, len(in))
 	for k, v := range in {
 		ts[k] = v.Type
 	}
-	input := &plan.Node{Key: []int{len(in) - 1}}
+	input := &plan.Node{Key: []int{len(in) - 1}, AppendOnly: running}
 	node := &plan.Node{
 		ID: o.node.ID, Kind: plan.KindAgg, Schema: types.Schema{{Name: c.name, Type: c.spec.Type}}, Inputs: []*plan.Node{input},
 		Agg: &plan.Agg{Global: true, OnClose: -1, Calls: []plan.AggCall{{
@@ -48,101 +210,255 @@ func (o *overOp) newOverCall(i int) (*overCall, error) {
 	c.ctx = *o.ctx
 	c.ctx.Node, c.ctx.InputTypes, c.ctx.Store, c.ctx.OneShot = node, [][]types.Type{ts}, nil, false
 	c.ctx.Budget = nil
-	// Whether it is one aggregate that exists at all shows now, not at the first row.
-	return c, c.begin()
-}
-
-// begin starts an empty frame.
-func (c *overCall) begin() error {
-	c.agg = &aggOp{base: base{node: c.ctx.Node}}
+	c.use = append([]int{len(in) - 1}, c.spec.Args...)
+	if c.spec.Filter >= 0 {
+		c.use = append(c.use, c.spec.Filter)
+	}
+	c.one = types.Chunk{Cols: make([]*types.Vector, len(in)), N: 1}
+	for j, v := range in {
+		c.one.Cols[j] = &types.Vector{Type: v.Type}
+	}
+	c.agg = &aggOp{base: base{node: node}}
 	return c.agg.Open(&c.ctx)
 }
 
-// eval appends the function's value for every row to out. Failures of single rows go to fail, whose error ends the evaluation.
-func (c *overCall) eval(o *overOp, out *types.Vector, fail func(i int, err error) error) error {
-	n := o.part.N
+// begin starts an empty frame.
+func (c *overCall) begin() { c.agg.clearOnly() }
+
+// feed adds row k of the span to the aggregate, or takes it out.
+func (c *overCall) feed(o *overOp, k int, w int64) error {
+	b := &c.agg.batch
+	if k < math.MaxUint16 {
+		b.reset(o.span.part)
+		b.add(0, k, w)
+		return c.agg.calls[0].update(b)
+	}
+	// The row is handed over as a chunk of its own: positions in a span may exceed those of a chunk.
+	for _, j := range c.use {
+		c.one.Cols[j].Reset()
+		c.one.Cols[j].Append(o.span.part.Cols[j], k)
+	}
+	b.reset(&c.one)
+	b.add(0, 0, w)
+	return c.agg.calls[0].update(b)
+}
+
+// final appends the aggregate's value to out. An error of the state is fatal.
+func (c *overCall) final(out *types.Vector) (failed, fatal error) {
+	kind, err := c.agg.finish(0, c.agg.groups.row(0), []*types.Vector{out})
+	if err != nil && kind != outError {
+		return nil, err
+	}
+	return err, nil
+}
+
+// fail notes that the function fails for row i.
+func (o *overOp) fail(i int, err error) {
+	if f := &o.span.failed[i-o.span.a]; *f == nil {
+		*f = err
+	}
+}
+
+// eval computes the function for the rows [a, b) of the span. Acc is the running value up to the row before.
+func (c *overCall) eval(o *overOp, acc []byte) error {
+	s := &o.span
+	if c.acc != nil {
+		return c.evalRunning(o, acc)
+	}
+	if s.valuesOnly {
+		return nil
+	}
 	switch c.name {
 	case "row_number":
-		for i := range n {
-			pushInt(out, int64(i)+1)
+		for i := s.a; i < s.b; i++ {
+			pushInt(c.out, s.number[i])
 		}
 	case "rank":
-		for i := range n {
-			pushInt(out, int64(o.first[o.peers[i]])+1)
+		for i := s.a; i < s.b; i++ {
+			pushInt(c.out, s.rank[i])
 		}
 	case "dense_rank":
-		for i := range n {
-			pushInt(out, int64(o.peers[i])+1)
+		for i := s.a; i < s.b; i++ {
+			pushInt(c.out, s.groups[i])
 		}
-	case "percent_rank":
-		for i := range n {
-			x := 0.0
-			if n > 1 {
-				x = float64(o.first[o.peers[i]]) / float64(n-1)
-			}
-			pushFloat(out, x)
-		}
-	case "cume_dist":
-		for i := range n {
-			pushFloat(out, float64(o.first[o.peers[i]+1])/float64(n))
-		}
-	case "ntile":
-		return c.ntile(o, out, fail)
+	case "percent_rank", "cume_dist", "ntile":
+		return c.evalShare(o)
 	case "lag", "lead":
-		c.shift(o, out)
+		c.shift(o)
 	case "first_value", "last_value", "nth_value":
-		return c.pickValue(o, out, fail)
+		c.pickValue(o)
 	default:
-		return c.aggregate(o, out, fail)
+		return c.aggregate(o)
 	}
 	return nil
 }
 
-func (c *overCall) ntile(o *overOp, out *types.Vector, fail func(int, error) error) error {
-	n := o.part.N
-	if n == 0 {
-		return nil
-	}
-	arg := o.part.Cols[c.spec.Args[0]]
-	if arg.IsNull(0) {
-		for range n {
-			out.AppendNull()
+// evalRunning computes the values of frames that begin with the partition from running values.
+func (c *overCall) evalRunning(o *overOp, acc []byte) error {
+	s := &o.span
+	end := func(i int) int {
+		if c.total {
+			return math.MaxInt
 		}
-		return nil
+		e, err := c.bound(o, i, c.frame.End, false)
+		if err != nil {
+			o.fail(i, err)
+			return i + 1
+		}
+		return min(max(e, 0), len(s.rows))
 	}
-	k := arg.Int[0]
-	if k <= 0 {
-		for i := range n {
-			out.AppendNull()
-			if err := fail(i, pgerr.Newf(codeInvalidNtile, "argument of ntile must be greater than zero")); err != nil {
+	final := func(i int) error {
+		if s.valuesOnly {
+			return nil
+		}
+		failed, fatal := c.acc.final(c.out)
+		if failed != nil {
+			o.fail(i, failed)
+		}
+		return fatal
+	}
+	i := s.a
+	for ; i < s.b && !c.total; i++ {
+		e := end(i)
+		if e > s.a {
+			break
+		}
+		_, accs, err := o.before(e - 1)
+		if err != nil {
+			return err
+		}
+		var b []byte
+		if len(accs) > c.slot {
+			b = accs[c.slot]
+		}
+		if err := c.acc.load(b); err != nil {
+			return err
+		}
+		if err := final(i); err != nil {
+			return err
+		}
+	}
+	if err := c.acc.load(acc); err != nil {
+		return err
+	}
+	for j := s.a; j < len(s.rows) && (j < s.b || i < s.b && !c.total); j++ {
+		if err := c.acc.feed(o, j); err != nil {
+			return err
+		}
+		if j < s.b && !o.ctx.OneShot {
+			c.saved = c.acc.save(c.saved)
+			c.savedEnd = append(c.savedEnd, len(c.saved))
+		}
+		for ; i < s.b && end(i)-1 <= j; i++ {
+			if err := final(i); err != nil {
 				return err
 			}
 		}
+	}
+	if !c.total || s.valuesOnly {
 		return nil
 	}
-	size, extra := int64(n)/k, int64(n)%k
-	for i := range int64(n) {
-		b := int64(0)
-		if i < extra*(size+1) {
-			b = i / (size + 1)
-		} else {
-			b = extra + (i-extra*(size+1))/size
+	if !s.complete {
+		_, accs, err := o.values(o.total)
+		if err != nil {
+			return err
 		}
-		pushInt(out, b+1)
+		if err := c.acc.load(accs[c.slot]); err != nil {
+			return err
+		}
+	}
+	failed, fatal := c.acc.final(c.out)
+	if fatal != nil {
+		return fatal
+	}
+	for i := s.a; i < s.b; i++ {
+		if failed != nil {
+			o.fail(i, failed)
+		}
+		if i > s.a {
+			c.out.Append(c.out, 0)
+		}
 	}
 	return nil
 }
 
+// savedAt returns the running value of computed row k.
+func (c *overCall) savedAt(k int) []byte {
+	from := 0
+	if k > 0 {
+		from = c.savedEnd[k-1]
+	}
+	return c.saved[from:c.savedEnd[k]]
+}
+
+// evalShare computes the functions that depend on the number of rows of the partition.
+func (c *overCall) evalShare(o *overOp) error {
+	s := &o.span
+	n := int64(0)
+	if s.complete {
+		n = s.number[len(s.rows)-1]
+	} else {
+		at, _, err := o.values(o.total)
+		if err != nil {
+			return err
+		}
+		n = at.number
+	}
+	if c.name == "ntile" {
+		c.ntile(o, n)
+		return nil
+	}
+	for i := s.a; i < s.b; i++ {
+		x := 0.0
+		switch {
+		case c.name == "cume_dist":
+			x = float64(s.number[s.first[s.peers[i]+1]-1]) / float64(n)
+		case n > 1:
+			x = float64(s.rank[i]-1) / float64(n-1)
+		}
+		pushFloat(c.out, x)
+	}
+	return nil
+}
+
+func (c *overCall) ntile(o *overOp, n int64) {
+	s := &o.span
+	arg := s.part.Cols[c.spec.Args[0]]
+	null := arg.IsNull(0)
+	k := int64(1)
+	if !null {
+		k = arg.Int[0]
+	}
+	size, extra := int64(0), int64(0)
+	if k > 0 {
+		size, extra = n/k, n%k
+	}
+	for i := s.a; i < s.b; i++ {
+		at := s.number[i] - 1
+		switch {
+		case null:
+			c.out.AppendNull()
+		case k <= 0:
+			c.out.AppendNull()
+			o.fail(i, pgerr.Newf(codeInvalidNtile, "argument of ntile must be greater than zero"))
+		case at < extra*(size+1):
+			pushInt(c.out, at/(size+1)+1)
+		default:
+			pushInt(c.out, extra+(at-extra*(size+1))/size+1)
+		}
+	}
+}
+
 // shift is lag and lead.
-func (c *overCall) shift(o *overOp, out *types.Vector) {
-	n := o.part.N
-	v := o.part.Cols[c.spec.Args[0]]
-	for i := range n {
+func (c *overCall) shift(o *overOp) {
+	s := &o.span
+	v := s.part.Cols[c.spec.Args[0]]
+	for i := s.a; i < s.b; i++ {
 		d := int64(1)
 		if len(c.spec.Args) > 1 {
-			a := o.part.Cols[c.spec.Args[1]]
+			a := s.part.Cols[c.spec.Args[1]]
 			if a.IsNull(i) {
-				out.AppendNull()
+				c.out.AppendNull()
 				continue
 			}
 			d = a.Int[i]
@@ -150,14 +466,14 @@ func (c *overCall) shift(o *overOp, out *types.Vector) {
 		if c.name == "lag" {
 			d = -d
 		}
-		at := c.shifted(v, i, d, n)
+		at := c.shifted(v, i, d, len(s.rows))
 		switch {
 		case at >= 0:
-			out.Append(v, at)
+			c.out.Append(v, at)
 		case len(c.spec.Args) > 2:
-			out.Append(o.part.Cols[c.spec.Args[2]], i)
+			c.out.Append(s.part.Cols[c.spec.Args[2]], i)
 		default:
-			out.AppendNull()
+			c.out.AppendNull()
 		}
 	}
 }
@@ -184,36 +500,32 @@ func (c *overCall) shifted(v *types.Vector, i int, d int64, n int) int {
 	return -1
 }
 
-func (c *overCall) pickValue(o *overOp, out *types.Vector, fail func(int, error) error) error {
-	v := o.part.Cols[c.spec.Args[0]]
-	for i := range o.part.N {
-		f, err := c.frame(o, i)
-		if err != nil {
-			return err
-		}
+func (c *overCall) pickValue(o *overOp) {
+	s := &o.span
+	v := s.part.Cols[c.spec.Args[0]]
+	for i := s.a; i < s.b; i++ {
+		at := -1
 		nth := int64(1)
 		if c.name == "nth_value" {
-			a := o.part.Cols[c.spec.Args[1]]
-			if a.IsNull(i) {
-				out.AppendNull()
-				continue
-			}
-			if nth = a.Int[i]; nth <= 0 {
-				out.AppendNull()
-				if err := fail(i, pgerr.Newf(codeInvalidNthValue, "argument of nth_value must be greater than zero")); err != nil {
-					return err
-				}
-				continue
+			if a := s.part.Cols[c.spec.Args[1]]; a.IsNull(i) {
+				nth = 0
+			} else if nth = a.Int[i]; nth <= 0 {
+				o.fail(i, pgerr.Newf(codeInvalidNthValue, "argument of nth_value must be greater than zero"))
+				nth = 0
 			}
 		}
-		at := -1
-		if c.name == "last_value" {
+		f, err := c.frameOf(o, i)
+		switch {
+		case err != nil:
+			o.fail(i, err)
+		case nth == 0:
+		case c.name == "last_value":
 			for k := f.end - 1; k >= f.start && at < 0; k-- {
 				if f.has(k) && !(c.spec.IgnoreNulls && v.IsNull(k)) {
 					at = k
 				}
 			}
-		} else {
+		default:
 			for k := f.start; k < f.end && at < 0; k++ {
 				if f.has(k) && !(c.spec.IgnoreNulls && v.IsNull(k)) {
 					if nth--; nth == 0 {
@@ -223,241 +535,26 @@ func (c *overCall) pickValue(o *overOp, out *types.Vector, fail func(int, error)
 			}
 		}
 		if at < 0 {
-			out.AppendNull()
+			c.out.AppendNull()
 		} else {
-			out.Append(v, at)
+			c.out.Append(v, at)
 		}
 	}
-	return nil
-}
-
-// frameRows is a row's frame: rows [start, end) without [exFrom, exTo), but with keep when that is not negative.
-type frameRows struct {
-	start, end   int
-	exFrom, exTo int
-	keep         int
-}
-
-func (f *frameRows) has(i int) bool { return i < f.exFrom || i >= f.exTo || i == f.keep }
-
-func (c *overCall) frame(o *overOp, i int) (frameRows, error) {
-	fr := &c.spec.Frame
-	n := o.part.N
-	f := frameRows{keep: -1}
-	var err error
-	if f.start, err = c.bound(o, i, fr.Start, true); err != nil {
-		return f, err
-	}
-	if f.end, err = c.bound(o, i, fr.End, false); err != nil {
-		return f, err
-	}
-	f.start, f.end = min(max(f.start, 0), n), min(max(f.end, 0), n)
-	f.end = max(f.end, f.start)
-	switch fr.Exclude {
-	case "current":
-		f.exFrom, f.exTo = i, i+1
-	case "group", "ties":
-		f.exFrom, f.exTo = o.first[o.peers[i]], o.first[o.peers[i]+1]
-		if fr.Exclude == "ties" {
-			f.keep = i
-		}
-	}
-	return f, nil
-}
-
-// bound returns the first row of the frame (start) or the row behind its last one.
-func (c *overCall) bound(o *overOp, i int, b plan.Bound, start bool) (int, error) {
-	n := o.part.N
-	peer := o.peers[i]
-	switch b.Kind {
-	case plan.UnboundedPreceding:
-		return 0, nil
-	case plan.UnboundedFollowing:
-		return n, nil
-	case plan.CurrentRow:
-		switch {
-		case c.spec.Frame.Mode == plan.FrameRows && start:
-			return i, nil
-		case c.spec.Frame.Mode == plan.FrameRows:
-			return i + 1, nil
-		case start:
-			return o.first[peer], nil
-		}
-		return o.first[peer+1], nil
-	}
-	if b.Offset == nil || b.Offset.Null {
-		return 0, pgerr.Newf(codeInvalidFrame, "frame offset must not be null")
-	}
-	if c.spec.Frame.Mode == plan.FrameRange {
-		return c.rangeBound(o, i, b, start)
-	}
-	d := min(b.Offset.Int, math.MaxInt32)
-	if d < 0 {
-		return 0, pgerr.Newf(codeInvalidFrame, "frame offset must not be negative")
-	}
-	if b.Kind == plan.Preceding {
-		d = -d
-	}
-	if c.spec.Frame.Mode == plan.FrameRows {
-		if start {
-			return i + int(d), nil
-		}
-		return i + int(d) + 1, nil
-	}
-	groups := len(o.first) - 1
-	p := peer + int(d)
-	if !start {
-		p++
-	}
-	return o.first[min(max(p, 0), groups)], nil
-}
-
-// rangeBound finds the bound of a RANGE frame with offset: rows whose order column is within that distance. NULLs are peers of NULLs only.
-func (c *overCall) rangeBound(o *overOp, i int, b plan.Bound, start bool) (int, error) {
-	if len(o.node.Over.Order) != 1 {
-		return 0, pgerr.Newf(pgerr.FeatureNotSupported, "RANGE with offset requires exactly one ORDER BY column")
-	}
-	key := o.node.Over.Order[0]
-	v := o.part.Cols[key.Column]
-	if v.IsNull(i) {
-		if start {
-			return o.first[o.peers[i]], nil
-		}
-		return o.first[o.peers[i]+1], nil
-	}
-	limit, err := shiftDatum(v.Get(i), *b.Offset, (b.Kind == plan.Preceding) != key.Desc)
-	if err != nil {
-		return 0, err
-	}
-	// Rows that are not NULL are contiguous and sorted.
-	lo, hi := 0, o.part.N
-	for lo < hi && v.IsNull(lo) {
-		lo++
-	}
-	for hi > lo && v.IsNull(hi-1) {
-		hi--
-	}
-	k := sort.Search(hi-lo, func(k int) bool {
-		cmp := types.CompareDatum(v.Get(lo+k), limit)
-		if key.Desc {
-			cmp = -cmp
-		}
-		if start {
-			return cmp >= 0
-		}
-		return cmp > 0
-	})
-	return lo + k, nil
-}
-
-// shiftDatum returns d - off (back) or d + off for the types RANGE supports.
-func shiftDatum(d, off types.Datum, back bool) (types.Datum, error) {
-	negative := func() error {
-		return pgerr.Newf(codeInvalidFrame, "invalid preceding or following size in window function")
-	}
-	switch {
-	case off.Type.Kind() == types.KindInterval:
-		if types.CompareInterval(off.Ivl, types.Interval{}) < 0 {
-			return d, negative()
-		}
-		return shiftByInterval(d, off.Ivl, back)
-	case d.Type.Kind() == types.KindInt && off.Type.Kind() == types.KindInt:
-		if off.Int < 0 {
-			return d, negative()
-		}
-		x := d.Int + off.Int
-		if back {
-			x = d.Int - off.Int
-		}
-		if back && x > d.Int {
-			x = math.MinInt64
-		} else if !back && x < d.Int {
-			x = math.MaxInt64
-		}
-		d.Int = x
-		return d, nil
-	case d.Type.Kind() == types.KindFloat && off.Type.Kind() == types.KindFloat:
-		if off.Float < 0 || off.Float != off.Float {
-			return d, negative()
-		}
-		if back {
-			d.Float -= off.Float
-		} else {
-			d.Float += off.Float
-		}
-		return d, nil
-	case d.Type.Kind() == types.KindNumeric && off.Type.Kind() == types.KindNumeric:
-		if off.Num.Sign() < 0 {
-			return d, negative()
-		}
-		var err error
-		if back {
-			d.Num, err = types.NumSub(d.Num, off.Num)
-		} else {
-			d.Num, err = types.NumAdd(d.Num, off.Num)
-		}
-		return d, err
-	}
-	return d, pgerr.Newf(pgerr.FeatureNotSupported, "RANGE with offset is not supported for column type %s and offset type %s", d.Type, off.Type)
-}
-
-func shiftByInterval(d types.Datum, iv types.Interval, back bool) (types.Datum, error) {
-	var err error
-	switch d.Type.OID {
-	case types.OIDInterval:
-		if back {
-			d.Ivl, err = types.IntervalSub(d.Ivl, iv)
-		} else {
-			d.Ivl, err = types.IntervalAdd(d.Ivl, iv)
-		}
-		return d, err
-	case types.OIDTimestamp, types.OIDTimestamptz, types.OIDDate:
-		ts := d.Int
-		date := d.Type.OID == types.OIDDate
-		if date {
-			ts *= microsPerDay
-		}
-		if back {
-			ts, err = types.TimestampSubInterval(ts, iv, nil)
-		} else {
-			ts, err = types.TimestampAddInterval(ts, iv, nil)
-		}
-		if date {
-			// A date bound between two days excludes the one beyond it.
-			day := ts / microsPerDay
-			if m := ts % microsPerDay; m < 0 && back || m < 0 {
-				day--
-			}
-			if back && ts%microsPerDay != 0 {
-				day++
-			}
-			ts = day
-		}
-		d.Int = ts
-		return d, err
-	case types.OIDTime:
-		if back {
-			d.Int = max(d.Int-iv.Micros, 0)
-		} else {
-			d.Int = min(d.Int+iv.Micros, microsPerDay)
-		}
-		return d, nil
-	}
-	return d, pgerr.Newf(pgerr.FeatureNotSupported, "RANGE with offset is not supported for column type %s", d.Type)
 }
 
 // aggregate follows the frame from row to row: rows that leave are retracted, so that the work is in what changes.
-func (c *overCall) aggregate(o *overOp, out *types.Vector, fail func(int, error) error) error {
-	if err := c.begin(); err != nil {
-		return err
-	}
+func (c *overCall) aggregate(o *overOp) error {
+	s := &o.span
+	c.begin()
 	in := make(map[int]bool)
 	sliding := frameRows{keep: -1}
-	exclude := c.spec.Frame.Exclude != "" && c.spec.Frame.Exclude != "no_others"
-	for i := range o.part.N {
-		f, err := c.frame(o, i)
+	exclude := c.frame.Exclude != "" && c.frame.Exclude != "no_others"
+	for i := s.a; i < s.b; i++ {
+		f, err := c.frameOf(o, i)
 		if err != nil {
-			return err
+			o.fail(i, err)
+			c.out.AppendNull()
+			continue
 		}
 		if exclude {
 			err = c.follow(o, in, f)
@@ -467,13 +564,12 @@ func (c *overCall) aggregate(o *overOp, out *types.Vector, fail func(int, error)
 		if err != nil {
 			return err
 		}
-		if kind, err := c.agg.finish(0, c.agg.groups.row(0), []*types.Vector{out}); err != nil {
-			if kind != outError {
-				return err
-			}
-			if err := fail(i, err); err != nil {
-				return err
-			}
+		failed, fatal := c.final(c.out)
+		if fatal != nil {
+			return fatal
+		}
+		if failed != nil {
+			o.fail(i, failed)
 		}
 		if i%cancelPollRows == cancelPollRows-1 {
 			if err := o.cancelled(); err != nil {
@@ -488,9 +584,7 @@ func (c *overCall) aggregate(o *overOp, out *types.Vector, fail func(int, error)
 func (c *overCall) slide(o *overOp, s *frameRows, f frameRows) error {
 	if f.start >= s.end || f.end <= s.start {
 		if s.start < s.end {
-			if err := c.begin(); err != nil {
-				return err
-			}
+			c.begin()
 		}
 		s.start, s.end = f.start, f.start
 	}
@@ -538,27 +632,4 @@ func (c *overCall) follow(o *overOp, in map[int]bool, f frameRows) error {
 		}
 	}
 	return nil
-}
-
-// feed adds row k of the partition to the aggregate, or takes it out.
-func (c *overCall) feed(o *overOp, k int, w int64) error {
-	b := &c.agg.batch
-	b.reset(o.part)
-	b.groups = append(b.groups, 0)
-	b.weights = append(b.weights, w)
-	b.wbuf = b.weights
-	// Positions in a partition may exceed those of a chunk: the row is handed over as a chunk of its own.
-	if c.one == nil {
-		c.one = &types.Chunk{Cols: make([]*types.Vector, len(o.part.Cols)), N: 1}
-		for j, v := range o.part.Cols {
-			c.one.Cols[j] = &types.Vector{Type: v.Type}
-		}
-	}
-	for j, v := range o.part.Cols {
-		c.one.Cols[j].Reset()
-		c.one.Cols[j].Append(v, k)
-	}
-	b.c = c.one
-	b.rows = append(b.rows, 0)
-	return c.agg.calls[0].update(b)
 }

@@ -2,11 +2,14 @@ package op_test
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/streamdb/streamdb/exec/op"
 	"github.com/streamdb/streamdb/exec/op/optest"
 	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/types"
@@ -201,3 +204,158 @@ func naiveFrames(t require.TestingT, c *types.Chunk, node *plan.Node, mode plan.
 	}
 	return out
 }
+
+// changes draws epochs of changes to a few partitions of some dozens of rows (id, k, o, v).
+func changes(t *rapid.T) []optest.Epoch {
+	live := map[int]string{}
+	row := func(id int) string {
+		orNull := func(n int, name string) string {
+			if x := rapid.IntRange(-1, n).Draw(t, name); x >= 0 {
+				return fmt.Sprint(x)
+			}
+			return "NULL"
+		}
+		return fmt.Sprintf("%d %d %s %s", id, rapid.IntRange(0, 4).Draw(t, "k")/4, orNull(30, "o"), orNull(9, "v"))
+	}
+	var epochs []optest.Epoch
+	for e := range rapid.IntRange(2, 5).Draw(t, "epochs") {
+		n := rapid.IntRange(1, 4).Draw(t, "changes")
+		if e == 0 {
+			n = rapid.IntRange(10, 60).Draw(t, "rows")
+		}
+		text := ""
+		for range n {
+			id := rapid.IntRange(0, 79).Draw(t, "id")
+			old, has := live[id]
+			if has {
+				text += "- " + old + "\n"
+				delete(live, id)
+			}
+			if !has || rapid.IntRange(0, 2).Draw(t, "update") > 0 {
+				live[id] = row(id)
+				text += "+ " + live[id] + "\n"
+			}
+		}
+		epochs = append(epochs, optest.Epoch{In: []string{text}})
+	}
+	return epochs
+}
+
+// TestOverChanges compares what changes reach with all rows computed anew.
+func TestOverChanges(t *testing.T) {
+	kinds := []plan.BoundKind{plan.UnboundedPreceding, plan.Preceding, plan.CurrentRow, plan.Following, plan.UnboundedFollowing}
+	in := input([]int{0}, schema("id", types.Int4, "k", types.Int4, "o", types.Int4, "v", types.Int4))
+	two, three := int64(2), int64(3)
+	number := func(c plan.OverCall, n *int64, ignore bool) plan.OverCall {
+		c.Number, c.IgnoreNulls = n, ignore
+		return c
+	}
+	in.Schema = append(in.Schema, schema("two", types.Int4, "three", types.Int4)...)
+	limits := map[string][5]int{"": {1 << 20, 4096, 16, 256, 65536}, "small": {1 << 20, 3, 1, 2, 4}, "all": {0, 5, 1, 2, 4}}
+	for name, l := range limits {
+		t.Run(name, func(t *testing.T) {
+			defer op.LowerOverLimits(l[0], l[1], l[2], l[3], l[4])()
+			optest.Check(t, 40, func(rt *rapid.T) optest.Spec {
+				frame := func(c plan.OverCall) plan.OverCall {
+					s := rapid.IntRange(0, 3).Draw(rt, "start")
+					e := rapid.IntRange(max(s, 1), 4).Draw(rt, "end")
+					mode := rapid.SampledFrom([]plan.FrameMode{plan.FrameRows, plan.FrameRange, plan.FrameGroups}).Draw(rt, "mode")
+					exclude := rapid.SampledFrom([]string{"", "", "", "current", "group", "ties"}).Draw(rt, "exclude")
+					c.IgnoreNulls = c.Func != "" && c.Func[0] != 's' && c.Func[0] != 'm' && rapid.Bool().Draw(rt, "ignore nulls")
+					return framed(c, mode, bound(kinds[s], int64(rapid.IntRange(0, 3).Draw(rt, "so"))), bound(kinds[e], int64(rapid.IntRange(0, 3).Draw(rt, "eo"))), exclude)
+				}
+				all := []func() plan.OverCall{
+					func() plan.OverCall { return over("row_number()", types.Int8) },
+					func() plan.OverCall { return over("rank()", types.Int8) },
+					func() plan.OverCall { return over("dense_rank()", types.Int8) },
+					func() plan.OverCall { return over("percent_rank()", types.Float8) },
+					func() plan.OverCall { return over("cume_dist()", types.Float8) },
+					func() plan.OverCall { return number(over("ntile(int4)", types.Int4, 5), &three, false) },
+					func() plan.OverCall { return over("ntile(int4)", types.Int4, 3) },
+					func() plan.OverCall {
+						return number(over("lag(anyelement)", types.Int4, 3), nil, rapid.Bool().Draw(rt, "ignore"))
+					},
+					func() plan.OverCall {
+						return number(over("lead(anyelement,int4)", types.Int4, 3, 4), &two, rapid.Bool().Draw(rt, "ignore"))
+					},
+					func() plan.OverCall { return number(over("lag(anyelement,int4)", types.Int4, 3, 2), nil, false) },
+					func() plan.OverCall { return frame(over("first_value(anyelement)", types.Int4, 3)) },
+					func() plan.OverCall { return frame(over("last_value(anyelement)", types.Int4, 3)) },
+					func() plan.OverCall { return frame(over("nth_value(anyelement,int4)", types.Int4, 3, 4)) },
+					func() plan.OverCall { return frame(over("sum(int4)", types.Int8, 3)) },
+					func() plan.OverCall { return frame(over("sum(int4)", types.Int8, 3)) },
+					func() plan.OverCall { return frame(over("max(int4)", types.Int4, 3)) },
+					func() plan.OverCall { return over("sum(int4)", types.Int8, 3) },
+				}
+				var calls []plan.OverCall
+				for range rapid.IntRange(1, 2).Draw(rt, "calls") {
+					calls = append(calls, all[rapid.IntRange(0, len(all)-1).Draw(rt, "call")]())
+				}
+				var order []plan.SortKey
+				if rapid.IntRange(0, 9).Draw(rt, "ordered") > 0 {
+					desc := rapid.Bool().Draw(rt, "desc")
+					order = []plan.SortKey{{Column: 2, Desc: desc, NullsFirst: rapid.Bool().Draw(rt, "nulls first")}}
+				} else {
+					for i := range calls {
+						if calls[i].Frame.Mode != plan.FrameRows {
+							calls[i].Frame = defaultFrame
+						}
+					}
+				}
+				es := changes(rt)
+				for i := range es {
+					lines := ""
+					for _, l := range strings.Split(strings.TrimSpace(es[i].In[0]), "\n") {
+						lines += l + " 2 3\n"
+					}
+					es[i].In[0] = lines
+				}
+				return optest.Spec{Node: overNode(in, []int{1}, order, calls...), Route: [][]int{{1}}, Epochs: es}
+			})
+		})
+	}
+}
+
+// TestOverCompletesOlderState goes on from rows without what is kept with them, as versions before wrote them: so does TopN.
+func TestOverCompletesOlderState(t *testing.T) {
+	in := input([]int{0}, schema("id", types.Int4, "k", types.Int4, "v", types.Int4))
+	order := []plan.SortKey{{Column: 2}}
+	older := topNode(in, &plan.TopN{GroupBy: []int{1}, Order: order, Limit: 100})
+	node := overNode(in, []int{1}, order, over("row_number()", types.Int8), over("sum(int4)", types.Int8, 2), over("percent_rank()", types.Float8))
+	older.ID = node.ID
+	h := optest.NewHost(t, nil)
+	chunk := func(text string) *types.Chunk {
+		c, err := types.ParseChunk(in.Schema.Types(), text)
+		require.NoError(t, err)
+		return c
+	}
+	o := h.Open(older)
+	require.NoError(t, o.Process(0, chunk("+ 1 1 10\n+ 2 1 20\n+ 3 1 30\n+ 4 2 7\n+ 5 3 7"), &discard{}))
+	h.Checkpoint(o, &discard{})
+	require.NoError(t, o.Close())
+	o = h.Restore(node)
+	out := &collect{}
+	require.NoError(t, o.Process(0, chunk("- 2 1 20\n+ 6 3 8"), out))
+	h.Barrier(o, out)
+	require.NoError(t, o.Close())
+	slices.Sort(out.rows)
+	require.Equal(t, []string{
+		"+1 3 1 30 2 40 1", "+1 6 3 8 2 15 1", "-1 2 1 20 2 30 0.5", "-1 3 1 30 3 60 1",
+	}, out.rows)
+}
+
+type collect struct{ rows []string }
+
+func (c *collect) Emit(k *types.Chunk) error {
+	for i := range k.Rows() {
+		r := k.Row(i)
+		text := fmt.Sprintf("%+d", k.Weight(r))
+		for _, v := range k.Cols {
+			text += " " + string(types.AppendText(nil, types.DefaultFormat(), v, r))
+		}
+		c.rows = append(c.rows, text)
+	}
+	return nil
+}
+
+func (*collect) EmitWatermark(op.Watermark) error { return nil }

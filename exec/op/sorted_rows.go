@@ -8,8 +8,8 @@ import (
 )
 
 // sortedRows keeps whole rows by group and order. State key: group columns · order columns · stream key · encoded row → varint count · uvarint ends of
-// the group, order and stream key parts. The encoded row at the end keeps two versions of a row apart: within an epoch an insertion may come before the
-// retraction of what it replaces.
+// the group, order and stream key parts · what the operator keeps with the row. The encoded row at the end keeps two versions of a row apart: within an
+// epoch an insertion may come before the retraction of what it replaces. An entry with which something is kept stays when its count becomes 0.
 type sortedRows struct {
 	ctx   *Context
 	node  *plan.Node
@@ -22,6 +22,7 @@ type sortedRows struct {
 	hash     []uint64
 	key, val []byte
 	ends     [3]int
+	found    sortedRow
 	vecs     []*types.Vector
 	tieVecs  []*types.Vector
 }
@@ -31,6 +32,7 @@ type sortedRow struct {
 	key   []byte
 	count int64
 	ends  [3]int
+	kept  []byte
 }
 
 func (r *sortedRow) row() []byte      { return r.key[r.ends[2]:] }
@@ -75,26 +77,48 @@ func (s *sortedRows) add(kg uint16, w int64) error {
 	if err != nil {
 		return err
 	}
-	if ok {
-		n, k := binary.Varint(v)
-		if k <= 0 {
-			return errCorruptState(s.node)
-		}
-		w += n
+	if !ok {
+		return s.set(kg, s.key, s.ends, w)
 	}
-	return s.set(kg, s.key, s.ends, w)
+	if err := s.read(&s.found, s.key, v); err != nil {
+		return err
+	}
+	if w += s.found.count; len(s.found.kept) == 0 {
+		return s.set(kg, s.key, s.ends, w)
+	}
+	s.val = append(s.appendValue(s.val[:0], w, s.ends), s.found.kept...)
+	return s.table.put(kg, s.key, s.val)
 }
 
-// set sets the count of a row.
+// set sets the count of a row with which nothing is kept.
 func (s *sortedRows) set(kg uint16, key []byte, ends [3]int, count int64) error {
 	if count == 0 {
 		return s.table.del(kg, key)
 	}
-	s.val = binary.AppendVarint(s.val[:0], count)
-	for _, e := range ends {
-		s.val = binary.AppendUvarint(s.val, uint64(e))
-	}
+	s.val = s.appendValue(s.val[:0], count, ends)
 	return s.table.put(kg, key, s.val)
+}
+
+// appendValue appends an entry's value, but for what is kept with the row.
+func (s *sortedRows) appendValue(dst []byte, count int64, ends [3]int) []byte {
+	dst = binary.AppendVarint(dst, count)
+	for _, e := range ends {
+		dst = binary.AppendUvarint(dst, uint64(e))
+	}
+	return dst
+}
+
+// read sets r to an entry; its slices are those given.
+func (s *sortedRows) read(r *sortedRow, key, val []byte) error {
+	b := byteReader{b: val}
+	r.key, r.count = key, b.varint()
+	for i := range r.ends {
+		r.ends[i] = int(b.uvarint())
+	}
+	if r.kept = b.b; b.bad || r.ends[2] > len(key) || r.ends[1] > r.ends[2] {
+		return errCorruptState(s.node)
+	}
+	return nil
 }
 
 // scan calls f for the rows of a group with positive counts, in order, until it returns false.
@@ -104,18 +128,20 @@ func (s *sortedRows) scan(kg uint16, prefix []byte, f func(r *sortedRow) (bool, 
 
 // scanFrom is scan from a key on, in either direction (see table.scanFrom).
 func (s *sortedRows) scanFrom(kg uint16, prefix, from []byte, desc bool, f func(r *sortedRow) (bool, error)) error {
+	return s.scanEntries(kg, prefix, from, desc, func(r *sortedRow) (bool, error) {
+		if r.count <= 0 {
+			return true, nil
+		}
+		return f(r)
+	})
+}
+
+// scanEntries is scanFrom over all entries, also those whose count is not positive.
+func (s *sortedRows) scanEntries(kg uint16, prefix, from []byte, desc bool, f func(r *sortedRow) (bool, error)) error {
 	var row sortedRow
 	return s.table.scanFrom(kg, prefix, from, desc, func(k, v []byte) (bool, error) {
-		r := byteReader{b: v}
-		row.key, row.count = k, r.varint()
-		for i := range row.ends {
-			row.ends[i] = int(r.uvarint())
-		}
-		if r.bad || row.ends[2] > len(k) || row.ends[1] > row.ends[2] {
-			return false, errCorruptState(s.node)
-		}
-		if row.count <= 0 {
-			return true, nil
+		if err := s.read(&row, k, v); err != nil {
+			return false, err
 		}
 		return f(&row)
 	})

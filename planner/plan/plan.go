@@ -372,6 +372,8 @@ type OverCall struct {
 	Frame       Frame      `json:"frame"`
 	IgnoreNulls bool       `json:"ignore_nulls,omitempty"`
 	Type        types.Type `json:"type"`
+	// Number is the second argument of lag and lead and the argument of ntile where it is a constant that is not NULL.
+	Number *int64 `json:"number,omitempty"`
 }
 
 // Over computes window functions that share one partitioning and order.

@@ -1,0 +1,11 @@
+package op
+
+// LowerOverLimits makes window functions work on few rows at a time, and returns what undoes it.
+func LowerOverLimits(dirtyBytes, slice, follow, small, fill int) (restore func()) {
+	old := [...]int{maxDirtyBytes, overSliceRows, overFollowRows, overSmallRows, overFillRows}
+	set := func(v [5]int) {
+		maxDirtyBytes, overSliceRows, overFollowRows, overSmallRows, overFillRows = v[0], v[1], v[2], v[3], v[4]
+	}
+	set([5]int{dirtyBytes, slice, follow, small, fill})
+	return func() { set(old) }
+}
