@@ -109,7 +109,7 @@ func (m *metamorphicRun) do(ctx context.Context) (problem string) {
 		}
 	}()
 	m.created = nil
-	if err := m.steps(ctx, r, durable); err != nil {
+	if err := m.steps(ctx, r, durable, parallel); err != nil {
 		return err.Error()
 	}
 	return ""
@@ -161,7 +161,7 @@ func (m *metamorphicRun) both(ctx context.Context, sql string) error {
 	return nil
 }
 
-func (m *metamorphicRun) steps(ctx context.Context, r *rand.Rand, durable bool) error {
+func (m *metamorphicRun) steps(ctx context.Context, r *rand.Rand, durable bool, parallel int) error {
 	if err := m.connect(ctx); err != nil {
 		return err
 	}
@@ -198,6 +198,12 @@ func (m *metamorphicRun) steps(ctx context.Context, r *rand.Rand, durable bool) 
 				return err
 			}
 			if err := m.connect(ctx); err != nil {
+				return err
+			}
+		}
+		if parallel > 1 && len(m.created) > 0 && r.IntN(6) == 0 {
+			v := m.created[r.IntN(len(m.created))]
+			if _, err := m.exec(ctx, m.conn, fmt.Sprintf("ALTER MATERIALIZED VIEW %s SET (parallelism = %d)", v.name, 2+r.IntN(3))); err != nil {
 				return err
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,7 +39,7 @@ type JobSpec struct {
 	ID          uint64
 	Name        string
 	Plan        *plan.Plan
-	Parallelism int
+	Parallelism int // of its start, as Raise is: Job.Parallelism and Job.Raises tell what holds now
 	Backend     state.BackendType
 	Format      *types.Format // text forms and time zone of expressions; nil: the defaults
 	Raise       bool          // on_error = raise: readers get the first error instead of a warning
@@ -52,6 +53,9 @@ type Job struct {
 	rel        *Relation // nil when the plan's root discards its rows
 	inputs     []*Relation
 	hasSources bool
+
+	parallelism atomic.Int32
+	raise       atomic.Bool
 
 	status     atomic.Int32
 	published  atomic.Uint64 // newest epoch that readers may see
@@ -92,6 +96,8 @@ func (e *Engine) CreateJob(spec JobSpec, from *checkpoint.JobState) (*Job, error
 		snapshots: map[uint64]*checkpoint.JobState{}, cutting: map[uint64]bool{}, wanted: map[uint64]checkpoint.Barrier{},
 		stopCh: make(chan struct{}), caughtUp: make(chan struct{}), hopeless: make(chan struct{}),
 	}
+	j.parallelism.Store(int32(max(1, spec.Parallelism))) //nolint:gosec // at most maxSubtasks when it runs
+	j.raise.Store(spec.Raise)
 	for _, f := range spec.Plan.Fragments {
 		f.Root.Walk(func(n *plan.Node) { j.hasSources = j.hasSources || n.Kind == plan.KindSource })
 	}
@@ -130,6 +136,34 @@ func (j *Job) Start() {
 
 // Relation returns the job's relation, nil for benchmark jobs.
 func (j *Job) Relation() *Relation { return j.rel }
+
+// Parallelism is the number of subtasks of the job's fragments that are not made for one.
+func (j *Job) Parallelism() int { return int(j.parallelism.Load()) }
+
+// Raises tells whether rows that are missing make reading the job's relation fail.
+func (j *Job) Raises() bool { return j.raise.Load() }
+
+// SetRaises sets what Raises returns.
+func (j *Job) SetRaises(on bool) { j.raise.Store(on) }
+
+// CanRescale returns why the job cannot have n subtasks: it was planned for one (SQLSTATE 55000).
+func (e *Engine) CanRescale(j *Job, n int) error {
+	if n == 1 || j.Parallelism() > 1 || slices.ContainsFunc(j.Spec.Plan.Fragments, func(f *plan.Fragment) bool { return f.Parallelism != 1 }) {
+		return nil
+	}
+	return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "%q was planned for one subtask", j.Spec.Name).
+		WithHint("DROP it and CREATE it anew with the parallelism that it shall have.")
+}
+
+// Rescale starts the job again from its last completed checkpoint with n subtasks, 1 to MaxParallelism, and its readers with it. Returns
+// when they have begun.
+func (e *Engine) Rescale(j *Job, n int) {
+	j.parallelism.Store(int32(n)) //nolint:gosec // bounded by MaxParallelism
+	e.restart([]*Job{j}, nil)
+}
+
+// MaxParallelism is how many subtasks a fragment can have.
+func (e *Engine) MaxParallelism() int { return min(subtaskStride-1, e.cfg.MaxPar) }
 
 // Status returns where the job is.
 func (j *Job) Status() JobStatus { return JobStatus(j.status.Load()) }

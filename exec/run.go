@@ -503,7 +503,7 @@ func (r *run) inputsChanged(epoch uint64) bool {
 
 // unchangedState is what a job acknowledges that has nothing to write.
 func (j *Job) unchangedState(b checkpoint.Barrier) *checkpoint.JobState {
-	return &checkpoint.JobState{Job: j.Spec.ID, Name: j.Spec.Name, Checkpoint: b.Checkpoint, Epoch: b.Epoch, Unchanged: true, Parallelism: j.Spec.Parallelism}
+	return &checkpoint.JobState{Job: j.Spec.ID, Name: j.Spec.Name, Checkpoint: b.Checkpoint, Epoch: b.Epoch, Unchanged: true, Parallelism: j.Parallelism()}
 }
 
 // stateUnchanged reports that the stored state and the rows of the errors relation equal those of the last completed checkpoint.
@@ -585,7 +585,7 @@ func (r *run) write(b checkpoint.Barrier, sealed []*state.Sealed, stats []checkp
 	r.job.mu.Unlock()
 	r.job.acknowledge(&checkpoint.JobState{
 		Job: r.job.Spec.ID, Name: r.job.Spec.Name, Checkpoint: b.Checkpoint, Epoch: b.Epoch, State: snap, Positions: pos,
-		Operators: map[string][]byte{operatorErrors: errs}, Parallelism: r.job.Spec.Parallelism, Subtasks: stats,
+		Operators: map[string][]byte{operatorErrors: errs}, Parallelism: r.job.Parallelism(), Subtasks: stats,
 	})
 	return nil
 }

@@ -194,10 +194,10 @@ func (r *run) build() error {
 	for i, f := range p.Fragments {
 		n := f.Parallelism
 		if n == 0 {
-			n = max(1, r.job.Spec.Parallelism)
+			n = r.job.Parallelism()
 		}
-		if n >= subtaskStride || n > r.engine.cfg.MaxPar {
-			return fmt.Errorf("parallelism %d exceeds the maximum of %d", n, min(subtaskStride-1, r.engine.cfg.MaxPar))
+		if m := r.engine.MaxParallelism(); n > m {
+			return fmt.Errorf("parallelism %d exceeds the maximum of %d", n, m)
 		}
 		for k := range n {
 			t := &subtask{run: r, frag: f, index: k, number: i*subtaskStride + k, name: fmt.Sprintf("%d.%d", f.ID, k), channels: make([]channelInput, 1)}

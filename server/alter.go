@@ -119,6 +119,9 @@ func (d *dispatch) alterAction(st *sql.AlterObject, x *sql.AlterAction, o *catal
 	if o.Kind == catalog.Table {
 		return d.alterTable(x, o)
 	}
+	if o.Kind == catalog.MaterializedView && (x.Kind == sql.AlterSetOptions || x.Kind == sql.AlterReset) {
+		return d.alterViewOptions(x, o)
+	}
 	if (x.Kind == sql.AlterSetDefault || x.Kind == sql.AlterDropDefault) && o.Kind == catalog.View {
 		return pgerr.Newf(pgerr.FeatureNotSupported, "defaults of a view's columns are not supported: views cannot be written to").At(x.Pos)
 	}

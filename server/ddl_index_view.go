@@ -29,7 +29,7 @@ func (d *dispatch) addViewIndex(x, view *catalog.Object, unlock func()) error {
 		}
 	}
 	x.Creating = true
-	x.Settings = map[string]string{"parallelism": "1", "state.backend.type": view.Settings["state.backend.type"]}
+	x.Settings = map[string]string{settingParallelism: "1", "state.backend.type": view.Settings["state.backend.type"]}
 	if err := d.ss.update(func(tx *catalog.Tx) error {
 		if tx.Snapshot().RelationNamed(x.Schema, x.Name) {
 			return pgerr.Newf(pgerr.DuplicateTable, "relation %q already exists", x.Name)

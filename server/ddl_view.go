@@ -170,8 +170,8 @@ func (d *dispatch) viewOptions(opts []sql.Option) (settings map[string]string, b
 	if background {
 		settings[settingBackground] = "on"
 	}
-	if settings["parallelism"] == "0" {
-		settings["parallelism"] = strconv.Itoa(defaultParallelism())
+	if settings[settingParallelism] == "0" {
+		settings[settingParallelism] = strconv.Itoa(defaultParallelism())
 	}
 	return settings, background, nil
 }
@@ -207,7 +207,7 @@ func (d *dispatch) createMaterializedView(st *sql.CreateMaterializedView) error 
 		o.ID = tx.NextID()
 		opts := d.ss.planOptions(tx.Snapshot(), nil)
 		opts.EmitOnClose, opts.Relation = st.EmitOnWindowClose, o.ID
-		opts.Parallelism, err = strconv.Atoi(settings["parallelism"])
+		opts.Parallelism, err = strconv.Atoi(settings[settingParallelism])
 		if err != nil {
 			return err
 		}
@@ -302,6 +302,12 @@ func (s *Server) finishInBackground(j *exec.Job) {
 		}
 	}()
 }
+
+// Settings of jobs that are read by name.
+const (
+	settingParallelism = "parallelism"
+	settingOnError     = "on_error"
+)
 
 // settingBackground marks, among the settings of a view, that nobody waits for its creation.
 const settingBackground = "background"

@@ -58,7 +58,7 @@ func (s *Server) httpJobs(w http.ResponseWriter, _ *http.Request) {
 	jobs := []httpJob{}
 	for _, j := range s.engine.Jobs() {
 		h := httpJob{
-			ID: strconv.FormatUint(j.Spec.ID, 10), Name: j.Spec.Name, Status: j.Status().String(), Epoch: j.Epoch(), Parallelism: j.Spec.Parallelism,
+			ID: strconv.FormatUint(j.Spec.ID, 10), Name: j.Spec.Name, Status: j.Status().String(), Epoch: j.Epoch(), Parallelism: j.Parallelism(),
 			StateBytes: exec.StateBytes(j.Metrics()),
 		}
 		if err := j.Err(); err != nil {

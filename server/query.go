@@ -175,7 +175,7 @@ func (ss *session) warnAbout(pins *exec.Pinned, read []uint64) error {
 		if n == 0 {
 			continue
 		}
-		if j.Spec.Raise {
+		if j.Raises() {
 			for _, r := range j.Errors() {
 				if !r.Late {
 					return pgerr.Newf(r.Code, "%s", r.Message).WithDetail("Row %s of materialized view %q.", r.Row, v.Relation.Name)

@@ -547,11 +547,11 @@ func (s *Server) createJob(o *catalog.Object, from *checkpoint.JobState) (*exec.
 		return nil, err
 	}
 	par := 1
-	if _, err := fmt.Sscan(o.Settings["parallelism"], &par); err != nil || par < 1 {
+	if _, err := fmt.Sscan(o.Settings[settingParallelism], &par); err != nil || par < 1 {
 		par = 1
 	}
 	return s.engine.CreateJob(exec.JobSpec{
-		ID: o.ID, Name: o.Name, Plan: &p, Parallelism: par, Backend: backend, Raise: o.Settings["on_error"] == "raise",
+		ID: o.ID, Name: o.Name, Plan: &p, Parallelism: par, Backend: backend, Raise: o.Settings[settingOnError] == "raise",
 		Format: textFormat(o.Settings),
 	}, from)
 }

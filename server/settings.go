@@ -97,8 +97,8 @@ func settings() []setting {
 
 		{name: "background_ddl", value: "off", check: boolean, doc: "CREATE MATERIALIZED VIEW returns at once and fills the view in the background."},
 		{name: "streamdb.disabled_rules", doc: "Planner rules switched off, separated by commas."},
-		{name: "parallelism", value: "0", scope: scopeJob, check: integer(0, state.DefaultMaxParallelism), doc: "Subtasks per fragment of new jobs; 0: the number of cores.", aliases: []string{"streaming_parallelism"}},
-		{name: "on_error", value: "divert", scope: scopeJob, check: oneOf("divert", "raise"), doc: "Rows whose evaluation fails: divert to streamdb.errors, or raise when the view is read."},
+		{name: settingParallelism, value: "0", scope: scopeJob, check: integer(0, state.DefaultMaxParallelism), doc: "Subtasks per fragment of new jobs; 0: the number of cores.", aliases: []string{"streaming_parallelism"}},
+		{name: settingOnError, value: "divert", scope: scopeJob, check: oneOf("divert", "raise"), doc: "Rows whose evaluation fails: divert to streamdb.errors, or raise when the view is read."},
 		{name: "state.backend.type", value: string(state.BackendPebble), scope: scopeJob, check: backend, doc: "State of new jobs: pebble or memory.", aliases: []string{"state.backend"}},
 
 		{name: checkpoint.SettingInterval, value: durationText(cp.Interval), scope: scopeServer, check: duration, doc: "Time between periodic checkpoints; 0: none."},

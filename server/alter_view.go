@@ -1,0 +1,61 @@
+package server
+
+import (
+	"context"
+	"maps"
+	"strconv"
+
+	"github.com/streamdb/streamdb/catalog"
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/sql"
+)
+
+// alterViewOptions changes the options of a materialized view while it runs: ALTER MATERIALIZED VIEW … SET | RESET (…).
+func (d *dispatch) alterViewOptions(x *sql.AlterAction, o *catalog.Object) error {
+	srv := d.ss.srv
+	j, ok := srv.engine.Job(o.ID)
+	if !ok {
+		return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "materialized view %q is not running", o.Name)
+	}
+	c := *o
+	c.Settings = maps.Clone(o.Settings)
+	for _, opt := range x.Options {
+		st, err := srv.settings.table.find(opt.Name)
+		if err != nil || st.scope != scopeJob {
+			return pgerr.Newf(pgerr.InvalidParameterValue, "unrecognized parameter %q", opt.Name).At(opt.Pos).
+				WithHint("What can be changed of a materialized view: parallelism, on_error.")
+		}
+		if st.name != settingParallelism && st.name != settingOnError {
+			return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "parameter %q of a materialized view cannot be changed", st.name).At(opt.Pos).
+				WithHint("DROP the view and CREATE it anew.")
+		}
+		value := opt.Value
+		if x.Kind == sql.AlterReset {
+			value = d.ss.vars.get(st.name)
+		}
+		if value, err = st.normalise(value); err != nil {
+			return atPos(err, opt.ValuePos)
+		}
+		if st.name == settingParallelism && value == "0" {
+			value = strconv.Itoa(defaultParallelism())
+		}
+		c.Settings[st.name] = value
+	}
+	n, err := strconv.Atoi(c.Settings[settingParallelism])
+	if err != nil || n > srv.engine.MaxParallelism() {
+		return pgerr.Newf(pgerr.InvalidParameterValue, "parallelism must be at most %d", srv.engine.MaxParallelism()).At(x.Pos)
+	}
+	if err := srv.engine.CanRescale(j, n); err != nil {
+		return atPos(err, x.Pos)
+	}
+	if err := d.ss.update(func(tx *catalog.Tx) error { return tx.Replace(&c) }); err != nil {
+		return err
+	}
+	return d.atCommit(func(context.Context) error {
+		j.SetRaises(c.Settings[settingOnError] == "raise")
+		if n != j.Parallelism() {
+			srv.engine.Rescale(j, n)
+		}
+		return nil
+	})
+}
