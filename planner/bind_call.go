@@ -77,6 +77,9 @@ func (x *exprCtx) call(e *pgext.Call) (*expr.Expr, error) {
 		return nil, pgerr.Newf(pgerr.UndefinedFunction, "function %s.%s does not exist", e.Schema, e.Name).
 			WithHint("No function matches the given name and argument types. You might need to add explicit type casts.").At(pos)
 	}
+	if _, ok := populates(e); ok {
+		return x.populateValue(e)
+	}
 	kind := x.kindOf(e)
 	switch kind {
 	case functions.Aggregate:
@@ -319,7 +322,7 @@ func (x *exprCtx) setReturning(e *pgext.Call, args []*expr.Expr, pos int) (*expr
 	if len(columns) == 1 && t.OID == types.OIDRecord {
 		t = columns[0].Type
 	}
-	if len(columns) == 0 && t.OID == types.OIDRecord {
+	if len(columns) == 0 && t.OID == types.OIDRecord && x.b.unnested(e.Name, args) == nil {
 		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "function returning record called in context that cannot accept type record").At(pos)
 	}
 	it := srfItem{depth: x.setDepth(args), call: &expr.Expr{Kind: expr.Call, Type: t, Func: res.Func.ID, Args: args, Pos: pos}}

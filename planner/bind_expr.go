@@ -93,6 +93,13 @@ func (x *exprCtx) bindView(v pgext.Expr) (*expr.Expr, error) {
 	case *pgext.TypedLiteral:
 		t, err := b.parseType(e.Type)
 		if err != nil {
+			rel, rerr := b.rowType(e.Type, b.pos(e.Pos))
+			if rerr != nil {
+				return nil, rerr
+			}
+			if rel != nil {
+				return b.castRow(unknownText(e.Text, b.pos(e.TextPos)), rel, b.pos(e.Pos))
+			}
 			return nil, pgerr.From(err).At(b.pos(e.Pos))
 		}
 		return b.cast(unknownText(e.Text, b.pos(e.TextPos)), t, functions.Explicit)

@@ -176,6 +176,11 @@ func (x *exprCtx) fromCalls(item pgext.FuncItem) ([]fromCall, error) {
 			return x.fromRoutineCalls(f, args, b.pos(c.Pos))
 		}
 	}
+	if ok {
+		if _, ok := populates(c); ok {
+			return x.fromPopulate(c, item)
+		}
+	}
 	if len(item.Columns) > 0 && (!ok || x.kindOf(c) != functions.SetOf) {
 		return nil, pgerr.Newf(pgerr.SyntaxError, "a column definition list is only allowed for functions returning \"record\"").At(b.pos(item.Columns[0].Pos))
 	}
@@ -252,22 +257,64 @@ func (x *exprCtx) setCall(c *pgext.Call, defs []pgext.ColumnDef) (fromCall, erro
 		if len(out.columns) > 0 {
 			return out, pgerr.Newf(pgerr.SyntaxError, "a column definition list is redundant for a function with OUT parameters").At(at)
 		}
-		for i, d := range defs {
-			for _, e := range defs[:i] {
-				if e.Name == d.Name {
-					return out, pgerr.Newf(pgerr.DuplicateColumn, "column name \"%s\" specified more than once", d.Name).At(b.pos(d.Pos))
-				}
-			}
-			t, err := b.parseType(d.Type)
-			if err != nil {
-				return out, pgerr.From(err).At(b.pos(d.Pos))
-			}
-			out.columns = append(out.columns, types.Column{Name: d.Name, Type: t})
-			out.e.Names, out.e.Cols = append(out.e.Names, d.Name), append(out.e.Cols, t)
+		if out.columns, err = b.definedColumns(defs); err != nil {
+			return out, err
 		}
+		for _, c := range out.columns {
+			out.e.Names, out.e.Cols = append(out.e.Names, c.Name), append(out.e.Cols, c.Type)
+		}
+	}
+	if s := b.unnested(c.Name, args); s != nil && res.Result.OID == types.OIDRecord && len(defs) == 0 {
+		out.e.Func = rowsFunc
+		for i, n := range s.names {
+			out.columns = append(out.columns, types.Column{Name: n, Type: s.types[i]})
+		}
+		out.e.Cols = types.Schema(out.columns).Types()
 	}
 	if len(out.columns) == 0 && res.Result.OID == types.OIDRecord {
 		return fromCall{}, pgerr.Newf(pgerr.SyntaxError, "a column definition list is required for functions returning \"record\"").At(pos)
 	}
 	return out, nil
+}
+
+// definedColumns are the columns of a column definition list.
+func (b *binder) definedColumns(defs []pgext.ColumnDef) ([]types.Column, error) {
+	var out []types.Column
+	for i, d := range defs {
+		for _, e := range defs[:i] {
+			if e.Name == d.Name {
+				return nil, pgerr.Newf(pgerr.DuplicateColumn, "column name \"%s\" specified more than once", d.Name).At(b.pos(d.Pos))
+			}
+		}
+		t, err := b.parseType(d.Type)
+		if err != nil {
+			return nil, pgerr.From(err).At(b.pos(d.Pos))
+		}
+		out = append(out, types.Column{Name: d.Name, Type: t})
+	}
+	return out, nil
+}
+
+// fromPopulate binds in FROM a function that makes rows of JSON.
+func (x *exprCtx) fromPopulate(c *pgext.Call, item pgext.FuncItem) ([]fromCall, error) {
+	defs, err := x.b.definedColumns(item.Columns)
+	if err != nil {
+		return nil, err
+	}
+	call, columns, base, err := x.populate(c, defs)
+	if err != nil {
+		return nil, err
+	}
+	if defs != nil && x.b.shapeOf(base) != nil {
+		return nil, pgerr.Newf(pgerr.SyntaxError, "a column definition list is redundant for a function returning a named composite type").At(x.b.pos(item.Columns[0].Pos))
+	}
+	return []fromCall{{name: c.Name, e: call, set: true, columns: columns}}, nil
+}
+
+// unnested is the shape of the rows that unnest makes of an array of rows, nil where that is not known.
+func (b *binder) unnested(name string, args []*expr.Expr) *shape {
+	if name != "unnest" || len(args) != 1 {
+		return nil
+	}
+	return b.shapeOf(args[0])
 }

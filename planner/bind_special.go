@@ -47,6 +47,17 @@ func (x *exprCtx) castExpr(e *pgext.Cast) (*expr.Expr, error) {
 	b := x.b
 	t, err := b.parseType(e.Type)
 	if err != nil {
+		rel, rerr := b.rowType(e.Type, b.pos(e.TypePos))
+		if rerr != nil {
+			return nil, rerr
+		}
+		if rel != nil {
+			c, err := x.bind(e.X)
+			if err != nil {
+				return nil, err
+			}
+			return b.castRow(c, rel, b.pos(e.Pos))
+		}
 		return nil, pgerr.From(err).At(b.pos(e.TypePos))
 	}
 	inner := pgext.ExprOf(e.X)

@@ -91,6 +91,19 @@ func recordFunctions() []entry {
 			entry{id: t + "_to_recordset(" + t + ")", impl: impl{set: rowsOf(toRecordset(t + "_to_recordset"))}},
 		)
 	}
+	for _, set := range [...]bool{false, true} {
+		id := map[bool]string{false: "$populate_record(any)", true: "$populate_recordset(any)"}[set]
+		out = append(out, entry{id: id, sig: "record s f s v", doc: "rows of JSON over given ones", impl: impl{set: rowsOf(func(c *call) ([][]types.Datum, error) {
+			name := "json_populate_recordset"
+			if c.args[0].Type.OID == types.OIDJSONB {
+				name = "jsonb_populate_recordset"
+			}
+			if set {
+				return toRecordset(name)(c)
+			}
+			return toRecord(c)
+		})}})
+	}
 	return append(out, entry{
 		id: SampleFunc, sig: "bool f t i v", doc: "whether the row with this key belongs to a sample of so many percent, by a seed",
 		impl: impl{kernel: each((*call).sampled)},
@@ -106,6 +119,12 @@ func recordFunctions() []entry {
 			}
 			out := make([][]types.Datum, len(a.Elems))
 			for i, e := range a.Elems {
+				if e.Null {
+					for _, t := range c.f.Cols {
+						out[i] = append(out[i], types.NullDatum(t))
+					}
+					continue
+				}
 				if out[i], err = types.DecodeRecord(e.Str); err != nil {
 					return nil, err
 				}
@@ -183,7 +202,9 @@ func (c *call) objectRow(s string) ([]types.Datum, error) {
 func (c *call) populate(members map[string]string, failed *error) []types.Datum {
 	row := make([]types.Datum, len(c.f.Cols))
 	for i, t := range c.f.Cols {
-		row[i] = types.NullDatum(t)
+		if row[i] = types.NullDatum(t); len(c.args) > 1 {
+			row[i] = c.datum(i + 1)
+		}
 		s, ok := members[c.f.Names[i]]
 		if !ok || *failed != nil {
 			continue
