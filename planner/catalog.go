@@ -114,7 +114,9 @@ type Options struct {
 	// Parallelism 1 plans a job for a single subtask, without exchanges; any other value keeps it open.
 	Parallelism int
 	EmitOnClose bool
-	Database    string // the current database, for three-part names; "" accepts any
+	// AllowedLateness, in µs, is how much later than their watermarks tell windows close under EmitOnClose.
+	AllowedLateness int64
+	Database        string // the current database, for three-part names; "" accepts any
 	// Relation is the id of the relation that a job's result becomes.
 	Relation uint64
 	// MaxRecursionIterations and MaxRecursionBytes bound recursive queries; 0 means the defaults.

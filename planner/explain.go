@@ -253,7 +253,11 @@ func (x *explainer) describe(n *plan.Node) (string, []string) {
 		}
 		return title, []string{"Calls: " + exprList(n.Unnest.Calls, cols)}
 	case plan.KindWatermark:
-		return "Watermark", []string{cols[n.Watermark.Column] + " AS " + expr.String(n.Watermark.Expr, cols)}
+		lateness := ""
+		if n.Watermark.Lateness != 0 {
+			lateness = "Allowed Lateness: " + micros(n.Watermark.Lateness)
+		}
+		return "Watermark", []string{cols[n.Watermark.Column] + " AS " + expr.String(n.Watermark.Expr, cols), lateness}
 	case plan.KindWindow:
 		return windowTitle(n.Window, cols), nil
 	case plan.KindSession:
@@ -281,7 +285,7 @@ func (x *explainer) describe(n *plan.Node) (string, []string) {
 		}
 		return "Window Functions", []string{
 			"Calls: " + strings.Join(calls, ", "), labelled("Partition By", columnList(in, o.PartitionBy)),
-			labelled("Order By", sortList(in, o.Order)), state("all rows of each partition, with their results"),
+			labelled("Order By", sortList(in, o.Order)), closingLine(in, o.OnClose), state("all rows of each partition, with their results"),
 		}
 	case plan.KindRecompute:
 		return "Recompute", []string{"Reason: " + n.Recompute.Reason, state("all rows of its inputs; evaluated again in every epoch")}
@@ -302,6 +306,14 @@ func (x *explainer) describe(n *plan.Node) (string, []string) {
 		return "Result", nil
 	}
 	return string(n.Kind), nil
+}
+
+// closingLine tells when an operator that works per group emits, "" when in every epoch.
+func closingLine(in *plan.Node, column *int) string {
+	if column == nil {
+		return ""
+	}
+	return "Emit: when the watermark passes " + in.Schema[*column].Name
 }
 
 func windowTitle(w *plan.Window, cols []string) string {
@@ -470,6 +482,6 @@ func (x *explainer) topN(n, in *plan.Node, state func(string) string) (string, [
 	}
 	return title, []string{
 		labelled("Per Group", columnList(in, t.GroupBy)), labelled("Sort Key", sortList(in, t.Order)),
-		labelled("Limit", limit), labelled("Offset", offset), state("all rows, ordered"),
+		labelled("Limit", limit), labelled("Offset", offset), closingLine(in, t.OnClose), state("all rows, ordered"),
 	}
 }

@@ -325,6 +325,11 @@ func (ph *physical) watermark(n *node, need map[int]bool) *phys {
 	p := ph.like(plan.KindWatermark, in)
 	p.wm[n.column] = true
 	p.n.Watermark = &plan.Watermark{Column: in.at(n.column), Expr: ph.expr(n.wmExpr, in)}
+	if late := ph.b.o.AllowedLateness; ph.b.o.EmitOnClose && late > 0 {
+		if p.n.Watermark.Lateness = late; ph.md.typ(n.column).OID == types.OIDDate {
+			p.n.Watermark.Lateness = (late + microsPerDay - 1) / microsPerDay * microsPerDay
+		}
+	}
 	ph.seal(p)
 	if n.in[0].op == opSource {
 		return ph.forward(p, n.in[0].rel)
@@ -463,8 +468,53 @@ func (ph *physical) topN(n *node, need map[int]bool) *phys {
 		p.key = append([]int(nil), n.group...)
 	}
 	p.wm, p.app = keepMarks(in.wm, n.group), !ph.b.stream && p.app
+	if t.OnClose = ph.closing(in, n.group); t.OnClose != nil {
+		p.app = true
+	}
 	p.n.TopN = t
 	return ph.seal(p)
+}
+
+// hold keeps the rows of a view that emits on close, and whose operators all emit at once, back until they are final: until the watermark of the column
+// that they are ordered by, or of a column of their windows, has passed their value.
+func (ph *physical) hold(in *phys, order []sortKey) *phys {
+	if !ph.b.o.EmitOnClose || ph.onClose > 0 {
+		return in
+	}
+	col := -1
+	for _, id := range in.ids {
+		if in.wm[id] && ph.md.cols[id].window != 0 {
+			col = id
+		}
+	}
+	if len(order) > 0 && !order[0].desc && in.has(order[0].col) && in.wm[order[0].col] {
+		col = order[0].col
+	}
+	if col < 0 {
+		return in
+	}
+	in = ph.require(in, distHash, []int{col}, toSet(in.ids))
+	p := ph.like(plan.KindTopN, in)
+	at := in.at(col)
+	p.wm, p.app = keepMarks(in.wm, []int{col}), true
+	p.n.TopN = &plan.TopN{GroupBy: []int{at}, Order: []plan.SortKey{}, Limit: -1, OnClose: &at}
+	ph.onClose++
+	return ph.seal(p)
+}
+
+// closing returns the position in in of a window's column among those that an operator groups by, when its groups are to be emitted as that closes.
+func (ph *physical) closing(in *phys, group []int) *int {
+	if !ph.b.o.EmitOnClose {
+		return nil
+	}
+	for _, g := range group {
+		if in.wm[g] && in.nn[g] && ph.md.cols[g].window != 0 {
+			at := in.at(g)
+			ph.onClose++
+			return &at
+		}
+	}
+	return nil
 }
 
 // keepMarks leaves the watermarks on the columns that a per-group operator groups by.
@@ -498,6 +548,9 @@ func (ph *physical) over(n *node, need map[int]bool) *phys {
 		p.nn[c.id] = isCount(c.fn)
 	}
 	p.wm, p.app = keepMarks(in.wm, n.partition), !ph.b.stream && in.app
+	if o.OnClose = ph.closing(in, n.partition); o.OnClose != nil {
+		p.app = true
+	}
 	p.n.Over = o
 	return ph.seal(p)
 }

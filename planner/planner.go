@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
@@ -56,7 +57,11 @@ func (b *binder) plan(r *bound) (*Planned, error) {
 		return nil, err
 	}
 	opt := newOptimizer(b)
-	n, err := opt.optimize(r.n, colIDs(r.cols))
+	want := colIDs(r.cols)
+	if b.o.EmitOnClose && len(r.order) > 0 && slices.Contains(r.n.out(), r.order[0].col) {
+		want = append(want, r.order[0].col)
+	}
+	n, err := opt.optimize(r.n, want)
 	if err != nil {
 		return nil, err
 	}
@@ -64,11 +69,12 @@ func (b *binder) plan(r *bound) (*Planned, error) {
 	if ph.cut {
 		ph.shareSources(n)
 	}
-	out := ph.build(n, toSet(colIDs(r.cols)))
+	out := ph.build(n, toSet(want))
+	out = ph.hold(out, r.order)
 	out = ph.root(out, r.cols)
 	if b.o.EmitOnClose && ph.onClose == 0 {
-		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "EMIT ON WINDOW CLOSE needs an aggregation by window_start or window_end over a column with a watermark").
-			WithHint("Group by the window columns of TUMBLE or HOP, and declare WATERMARK FOR column AS .. on the source.")
+		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "EMIT ON WINDOW CLOSE needs windows, or an order, by a column with a watermark").
+			WithHint("Group or partition by the window columns of TUMBLE, HOP, CUMULATE or SESSION, or write ORDER BY column, and declare WATERMARK FOR column AS .. on the source.")
 	}
 	pl := &plan.Plan{
 		Version: plan.FormatVersion, Schema: out.n.Schema, Visible: len(r.cols), Key: out.n.Key, Inputs: ph.inputs, Indexes: ph.indexes,

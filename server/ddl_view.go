@@ -161,7 +161,7 @@ func (d *dispatch) viewOptions(opts []sql.Option) (settings map[string]string, b
 		st, err := v.srv.table.find(o.Name)
 		if err != nil || st.scope != scopeJob {
 			return nil, false, pgerr.Newf(pgerr.InvalidParameterValue, "unrecognized parameter %q", o.Name).At(o.Pos).
-				WithHint("A materialized view knows: background, parallelism, on_error, state.backend.type.")
+				WithHint("A materialized view knows: allowed_lateness, background, parallelism, on_error, state.backend.type.")
 		}
 		if settings[st.name], err = st.normalise(o.Value); err != nil {
 			return nil, false, atPos(err, o.ValuePos)
@@ -206,7 +206,10 @@ func (d *dispatch) createMaterializedView(st *sql.CreateMaterializedView) error 
 	if err := d.ss.update(func(tx *catalog.Tx) error {
 		o.ID = tx.NextID()
 		opts := d.ss.planOptions(tx.Snapshot(), nil)
-		opts.EmitOnClose, opts.Relation = st.EmitOnWindowClose, o.ID
+		opts.Relation = o.ID
+		if err := jobOptions(&opts, st, settings); err != nil {
+			return err
+		}
 		opts.Parallelism, err = strconv.Atoi(settings[settingParallelism])
 		if err != nil {
 			return err
@@ -275,6 +278,23 @@ func (d *dispatch) createMaterializedView(st *sql.CreateMaterializedView) error 
 	return d.complete(tag)
 }
 
+// jobOptions sets what the planning of a view's job depends on.
+func jobOptions(o *planner.Options, st *sql.CreateMaterializedView, settings map[string]string) error {
+	o.EmitOnClose = st.EmitOnWindowClose
+	lateness, err := parseDuration(settings[settingLateness])
+	if err != nil {
+		return err
+	}
+	for _, opt := range st.Options {
+		if strings.EqualFold(opt.Name, settingLateness) && lateness > 0 && !st.EmitOnWindowClose {
+			return pgerr.Newf(pgerr.InvalidParameterValue, "allowed_lateness needs EMIT ON WINDOW CLOSE").At(opt.Pos).
+				WithHint("Views without it take late rows whenever they come.")
+		}
+	}
+	o.AllowedLateness = lateness.Microseconds()
+	return nil
+}
+
 // created makes a view that has been filled one like all others.
 func created(id uint64, name string) func(*catalog.Tx) error {
 	return func(tx *catalog.Tx) error {
@@ -307,6 +327,7 @@ func (s *Server) finishInBackground(j *exec.Job) {
 const (
 	settingParallelism = "parallelism"
 	settingOnError     = "on_error"
+	settingLateness    = "allowed_lateness"
 )
 
 // settingBackground marks, among the settings of a view, that nobody waits for its creation.

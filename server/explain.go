@@ -64,7 +64,13 @@ func (d *dispatch) explain(st *sql.Explain) error {
 				WithHint("Create the view; streamdb.operators shows what it does.")
 		}
 		o := d.ss.planOptions(d.ss.snapshot(), nil)
-		o.EmitOnClose = t.EmitOnWindowClose
+		settings, _, err := d.viewOptions(t.Options)
+		if err != nil {
+			return err
+		}
+		if err := jobOptions(&o, t, settings); err != nil {
+			return err
+		}
 		q, err := planner.PlanStream(t.Query, o)
 		if err != nil {
 			return err

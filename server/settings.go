@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -99,6 +100,7 @@ func settings() []setting {
 		{name: "streamdb.disabled_rules", doc: "Planner rules switched off, separated by commas."},
 		{name: settingParallelism, value: "0", scope: scopeJob, check: integer(0, state.DefaultMaxParallelism), doc: "Subtasks per fragment of new jobs; 0: the number of cores.", aliases: []string{"streaming_parallelism"}},
 		{name: settingOnError, value: "divert", scope: scopeJob, check: oneOf("divert", "raise"), doc: "Rows whose evaluation fails: divert to streamdb.errors, or raise when the view is read."},
+		{name: settingLateness, value: "0", scope: scopeJob, check: timeSpan, doc: "How much later than their watermark tells the windows of a view with EMIT ON WINDOW CLOSE close."},
 		{name: "state.backend.type", value: string(state.BackendPebble), scope: scopeJob, check: backend, doc: "State of new jobs: pebble or memory.", aliases: []string{"state.backend"}},
 
 		{name: checkpoint.SettingInterval, value: durationText(cp.Interval), scope: scopeServer, check: duration, doc: "Time between periodic checkpoints; 0: none."},
@@ -240,6 +242,22 @@ func duration(s string) (string, error) {
 		return "", err
 	}
 	return durationText(d), nil
+}
+
+// timeSpan checks a duration that may also be written as an interval without months.
+func timeSpan(s string) (string, error) {
+	if t, err := duration(s); err == nil {
+		return t, nil
+	}
+	iv, err := types.ParseInterval(types.DefaultFormat(), s, -1)
+	if err != nil {
+		return "", err
+	}
+	const most = math.MaxInt64 / int64(time.Microsecond)
+	if us := int64(iv.Days)*int64(24*time.Hour/time.Microsecond) + iv.Micros; iv.Months == 0 && us >= 0 && us < most && iv.Days < 100_000 {
+		return durationText(time.Duration(us) * time.Microsecond), nil
+	}
+	return "", errors.New("not a length of time")
 }
 
 // durationText prints a duration with the largest unit that leaves no fraction, as PostgreSQL does.

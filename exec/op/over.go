@@ -12,7 +12,7 @@ import (
 
 // overOp computes window functions. State table 0 holds the input rows by partition and order (see sortedRows), with each what is shown of it and the
 // running values of functions whose frames begin with the partition (see overKept). At the barrier the rows that a change can reach are computed anew,
-// in spans of neighbouring rows; what differs from what is shown is emitted.
+// in spans of neighbouring rows; what differs from what is shown is emitted. With OnClose a partition is computed once (see groupClosing).
 type overOp struct {
 	base
 	rows    sortedRows
@@ -22,6 +22,7 @@ type overOp struct {
 	calls   []*overCall
 	out     *outBuf
 	marks   groupMarks
+	closing groupClosing
 
 	back, ahead overReach
 	whole       bool // a function reads the partition as a whole
@@ -93,6 +94,9 @@ func (o *overOp) Open(ctx *Context) error {
 	if err := o.rows.open(ctx, o.node, 0); err != nil || o.rows.table.mem != nil {
 		return err
 	}
+	if err := o.closing.open(&o.base, o.node.Over.OnClose); err != nil || o.closing.on {
+		return err
+	}
 	return o.complete()
 }
 
@@ -130,6 +134,10 @@ func (o *overOp) complete() error {
 }
 
 func (o *overOp) Process(_ int, c *types.Chunk, _ Emitter) error {
+	c, err := o.closing.dropLate(c)
+	if err != nil {
+		return err
+	}
 	o.rows.begin(c)
 	for i := range c.Rows() {
 		r := c.Row(i)
@@ -137,6 +145,12 @@ func (o *overOp) Process(_ int, c *types.Chunk, _ Emitter) error {
 		p := o.parts[viewString(o.rows.key[:n])]
 		if p == nil {
 			p = &overPart{kg: kg, prefix: slices.Clone(o.rows.key[:n]), all: o.ctx.OneShot || o.whole}
+			if o.closing.on {
+				p.all = true
+				if err := o.closing.list(kg, p.prefix, c, r); err != nil {
+					return err
+				}
+			}
 			o.parts[string(p.prefix)] = p
 			o.touched = append(o.touched, p)
 		}
@@ -155,7 +169,16 @@ func (o *overOp) Process(_ int, c *types.Chunk, _ Emitter) error {
 	return nil
 }
 
-func (o *overOp) Barrier(_ checkpoint.Barrier, out Emitter) error {
+func (o *overOp) Barrier(b checkpoint.Barrier, out Emitter) error {
+	if o.closing.on {
+		o.touched = o.touched[:0]
+	}
+	err := o.closing.barrier(b, &o.rows, func(kg uint16, group []byte) error {
+		return o.change(&overPart{kg: kg, prefix: group, all: true}, out)
+	})
+	if err != nil {
+		return err
+	}
 	for _, p := range o.touched {
 		if err := o.change(p, out); err != nil {
 			return err
@@ -173,6 +196,7 @@ func (o *overOp) Barrier(_ checkpoint.Barrier, out Emitter) error {
 }
 
 func (o *overOp) Watermark(_ int, w Watermark, _ Emitter) error {
+	o.closing.watermark(w)
 	if slices.Contains(o.node.Over.PartitionBy, w.Column) || slices.Contains(o.node.WatermarkCols, w.Column) {
 		o.marks.set(w)
 	}

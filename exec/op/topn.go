@@ -12,7 +12,8 @@ import (
 )
 
 // topNOp keeps its input sorted per group and shows the rows at positions [offset, offset+limit). Jobs keep the rows in state table 0 (see
-// sortedRows) and emit the difference at the barrier; of inputs that only grow they keep no row that can never be shown.
+// sortedRows) and emit the difference at the barrier, or with OnClose what is there when the group closes (see groupClosing); of inputs that only grow they
+// keep no row that can never be shown.
 // One-shot queries sort in memory.
 type topNOp struct {
 	base
@@ -23,6 +24,7 @@ type topNOp struct {
 	delta         rowDelta
 	out           *outBuf
 	marks         groupMarks
+	closing       groupClosing
 
 	bounds map[string][]byte // of inputs that only grow: group → key of its last row that can be shown
 
@@ -55,7 +57,10 @@ func (o *topNOp) Open(ctx *Context) error {
 	o.groups = map[string]*topGroup{}
 	o.bounds = map[string][]byte{}
 	o.out = newOutBuf(o.node.Schema.Types())
-	return o.rows.open(ctx, o.node, 0)
+	if err := o.rows.open(ctx, o.node, 0); err != nil {
+		return err
+	}
+	return o.closing.open(&o.base, t.OnClose)
 }
 
 func (o *topNOp) evalLimits() error {
@@ -90,6 +95,10 @@ func (o *topNOp) prunes() bool {
 }
 
 func (o *topNOp) Process(_ int, c *types.Chunk, _ Emitter) error {
+	c, err := o.closing.dropLate(c)
+	if err != nil {
+		return err
+	}
 	o.rows.begin(c)
 	if o.ctx.OneShot {
 		return o.sortIn(c)
@@ -105,11 +114,14 @@ func (o *topNOp) Process(_ int, c *types.Chunk, _ Emitter) error {
 		}
 		if o.groups[viewString(o.rows.key[:n])] == nil {
 			g := &topGroup{kg: kg, prefix: slices.Clone(o.rows.key[:n])}
-			old, err := o.window(g, nil)
+			if o.closing.on {
+				err = o.closing.list(kg, g.prefix, c, r)
+			} else {
+				g.old, err = o.window(g, nil)
+			}
 			if err != nil {
 				return err
 			}
-			g.old = old
 			o.groups[string(g.prefix)] = g
 			o.touched = append(o.touched, g)
 		}
@@ -155,40 +167,37 @@ func (o *topNOp) window(g *topGroup, behind func(last, key []byte)) ([][]byte, e
 	return shown, err
 }
 
-func (o *topNOp) Barrier(_ checkpoint.Barrier, out Emitter) error {
+func (o *topNOp) Barrier(b checkpoint.Barrier, out Emitter) error {
 	if o.ctx.OneShot {
 		return o.sortOut(out)
 	}
 	for _, g := range o.touched {
-		var drop [][]byte
-		var behind func(last, key []byte)
-		if o.prunes() {
-			if len(o.bounds) >= maxBounds {
-				clear(o.bounds)
-			}
-			behind = func(last, key []byte) {
-				if key != nil {
-					drop = append(drop, slices.Clone(key))
-				} else if last != nil {
-					o.bounds[string(g.prefix)] = slices.Clone(last)
-				}
-			}
+		if o.closing.on && !o.prunes() {
+			break
 		}
-		now, err := o.window(g, behind)
+		now, err := o.prune(g)
 		if err != nil {
 			return err
 		}
-		for _, k := range drop {
-			if err := o.rows.table.del(g.kg, k); err != nil {
+		if !o.closing.on {
+			if err := o.delta.replace(g.old, now, o.out, out); err != nil {
 				return err
 			}
-		}
-		if err := o.delta.replace(g.old, now, o.out, out); err != nil {
-			return err
 		}
 		if err := o.cancelled(); err != nil {
 			return err
 		}
+	}
+	err := o.closing.barrier(b, &o.rows, func(kg uint16, group []byte) error {
+		delete(o.bounds, string(group))
+		now, err := o.window(&topGroup{kg: kg, prefix: group}, nil)
+		if err != nil {
+			return err
+		}
+		return o.delta.replace(nil, now, o.out, out)
+	})
+	if err != nil {
+		return err
 	}
 	o.touched = o.touched[:0]
 	clear(o.groups)
@@ -198,7 +207,36 @@ func (o *topNOp) Barrier(_ checkpoint.Barrier, out Emitter) error {
 	return o.marks.emit(out)
 }
 
+// prune returns the rows of a group that are shown and forgets those behind them where it may.
+func (o *topNOp) prune(g *topGroup) ([][]byte, error) {
+	var drop [][]byte
+	var behind func(last, key []byte)
+	if o.prunes() {
+		if len(o.bounds) >= maxBounds {
+			clear(o.bounds)
+		}
+		behind = func(last, key []byte) {
+			if key != nil {
+				drop = append(drop, slices.Clone(key))
+			} else if last != nil {
+				o.bounds[string(g.prefix)] = slices.Clone(last)
+			}
+		}
+	}
+	now, err := o.window(g, behind)
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range drop {
+		if err := o.rows.table.del(g.kg, k); err != nil {
+			return nil, err
+		}
+	}
+	return now, nil
+}
+
 func (o *topNOp) Watermark(_ int, w Watermark, _ Emitter) error {
+	o.closing.watermark(w)
 	if slices.Contains(o.node.TopN.GroupBy, w.Column) || slices.Contains(o.node.WatermarkCols, w.Column) {
 		o.marks.set(w)
 	}

@@ -102,7 +102,17 @@ func (o *watermarkOp) Process(_ int, c *types.Chunk, out Emitter) error {
 		return err
 	}
 	o.again, o.table.changed = false, true
-	return out.EmitWatermark(Watermark{Column: o.node.Watermark.Column, Value: o.mark})
+	return o.emit(out)
+}
+
+// emit emits the watermark, less the lateness that is allowed.
+func (o *watermarkOp) emit(out Emitter) error {
+	w := o.node.Watermark
+	by := w.Lateness
+	if o.node.Schema[w.Column].Type.OID == types.OIDDate {
+		by /= microsPerDay
+	}
+	return out.EmitWatermark(Watermark{Column: w.Column, Value: o.mark - by})
 }
 
 // risingExpr returns the column that e depends on, and e over column 0 instead, when e never falls as the column rises: the column itself, and
@@ -200,7 +210,7 @@ func (o *watermarkOp) Watermark(_ int, w Watermark, out Emitter) error {
 func (o *watermarkOp) Barrier(b checkpoint.Barrier, out Emitter) error {
 	if o.again {
 		o.again = false
-		if err := out.EmitWatermark(Watermark{Column: o.node.Watermark.Column, Value: o.mark}); err != nil {
+		if err := o.emit(out); err != nil {
 			return err
 		}
 	}

@@ -211,6 +211,8 @@ type Project struct {
 type Watermark struct {
 	Column int        `json:"column"`
 	Expr   *expr.Expr `json:"expr"`
+	// Lateness, in µs, is taken away from what is emitted: windows close that much later. Of dates it is whole days.
+	Lateness int64 `json:"lateness,omitempty"`
 }
 
 // Window assigns rows to windows over Column (date, timestamp or timestamptz). Half-open [start, end), floored also before 1970.
@@ -326,6 +328,9 @@ type TopN struct {
 	OffsetExpr *expr.Expr `json:"offset_expr,omitempty"`
 	// Early (one-shot plans): the first rows will do, the input is asked for no more than those.
 	Early bool `json:"early,omitempty"`
+	// OnClose, when set, is an input column of GroupBy with a watermark: a group is emitted once, when the watermark has passed its value, and forgotten;
+	// later rows for it are late rows.
+	OnClose *int `json:"on_close,omitempty"`
 }
 
 // FrameMode is the unit of a window frame.
@@ -381,6 +386,7 @@ type Over struct {
 	PartitionBy []int      `json:"partition_by,omitempty"`
 	Order       []SortKey  `json:"order,omitempty"`
 	Calls       []OverCall `json:"calls"`
+	OnClose     *int       `json:"on_close,omitempty"` // as of TopN, of PartitionBy
 }
 
 // Recompute evaluates Sub (a one-shot plan whose KindInput leaves stand for the node's inputs) again per epoch and emits the difference.
