@@ -117,10 +117,7 @@ func (x *index) attribute(i int) (attribute, bool) {
 	if pos < 0 {
 		return attribute{}, false
 	}
-	if n := x.table.num(pos); n > 0 {
-		return x.table.columns[n-1], true
-	}
-	return attribute{}, false
+	return x.table.at(pos)
 }
 
 // columns is the number of columns, included ones among them.

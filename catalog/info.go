@@ -233,7 +233,7 @@ func (i *Info) index(oid uint32) (index, bool) {
 }
 
 // ConstraintDefinition implements expr.CatalogInfo.
-func (i *Info) ConstraintDefinition(oid uint32) (string, bool) {
+func (i *Info) ConstraintDefinition(oid uint32, pretty bool) (string, bool) {
 	id, class, num := splitOID(oid)
 	o, ok := i.Snap.Get(id)
 	if !ok {
@@ -258,7 +258,11 @@ func (i *Info) ConstraintDefinition(oid uint32) (string, bool) {
 		if num < firstCheck || num-firstCheck >= len(o.Checks) {
 			return "", false
 		}
-		return "CHECK (" + parenthesized(o.Checks[num-firstCheck].Text) + ")", true
+		text := parenthesized(o.Checks[num-firstCheck].Text)
+		if !pretty {
+			text = "(" + text + ")"
+		}
+		return "CHECK " + text, true
 	}
 	return "", false
 }

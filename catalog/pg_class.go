@@ -334,11 +334,12 @@ func pgDepend(d *SystemData, w *rowWriter) {
 		}
 		if q := r.object.Sequence; q != nil && q.OwnerTable != 0 {
 			if t, ok := d.Snap.Get(q.OwnerTable); ok {
+				owner, _ := objectRelation(t).at(q.OwnerColumn)
 				kind := "a"
 				if d.isIdentity(r.object) {
 					kind = "i"
 				}
-				row(pgClassOID, r.oid, 0, pgClassOID, relationOID(t), objectRelation(t).num(q.OwnerColumn), kind)
+				row(pgClassOID, r.oid, 0, pgClassOID, relationOID(t), owner.num, kind)
 			}
 		}
 		for _, x := range d.indexes(r) {

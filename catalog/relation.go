@@ -89,14 +89,15 @@ func (d *SystemData) relations() []*relation {
 	return append(out, d.userRelations()...)
 }
 
-// num returns the attnum of a stored column, 0 when it is hidden.
-func (r *relation) num(pos int) int64 {
+// at returns the stored column at a position, ok false when it is hidden. A position is not an index of r.columns: hidden and dropped
+// columns are not in there.
+func (r *relation) at(pos int) (attribute, bool) {
 	for _, a := range r.columns {
 		if a.pos == pos {
-			return a.num
+			return a, true
 		}
 	}
-	return 0
+	return attribute{}, false
 }
 
 // key returns the columns of the primary key that the table was created with; nil when there is none.
@@ -106,10 +107,8 @@ func (r *relation) key() []attribute {
 	}
 	var out []attribute
 	for _, pos := range r.object.Key {
-		for _, a := range r.columns {
-			if a.pos == pos {
-				out = append(out, a)
-			}
+		if a, ok := r.at(pos); ok {
+			out = append(out, a)
 		}
 	}
 	return out
@@ -136,41 +135,41 @@ func (r *relation) checks() []check {
 	return out
 }
 
-// columnsIn returns the columns whose names occur as words in the expression text, in order of columns: what pg_constraint.conkey says of a check.
+// columnsIn returns the columns whose names occur as words in the expression text, in the order of the text: what pg_constraint.conkey says of
+// a check.
 func (r *relation) columnsIn(text string) []attribute {
-	words := map[string]bool{}
+	var out []attribute
+	word := func(name string) {
+		for _, a := range r.columns {
+			if a.Name == name && !slices.Contains(out, a) {
+				out = append(out, a)
+			}
+		}
+	}
 	for i := 0; i < len(text); {
 		switch c := text[i]; {
 		case c == '\'':
 			end := strings.IndexByte(text[i+1:], '\'')
 			if end < 0 {
-				i = len(text)
-				break
+				return out
 			}
 			i += end + 2
 		case c == '"':
 			end := strings.IndexByte(text[i+1:], '"')
 			if end < 0 {
-				i = len(text)
-				break
+				return out
 			}
-			words[text[i+1:i+1+end]] = true
+			word(text[i+1 : i+1+end])
 			i += end + 2
 		case isWord(c):
 			j := i
 			for j < len(text) && isWord(text[j]) {
 				j++
 			}
-			words[strings.ToLower(text[i:j])] = true
+			word(strings.ToLower(text[i:j]))
 			i = j
 		default:
 			i++
-		}
-	}
-	var out []attribute
-	for _, a := range r.columns {
-		if words[a.Name] {
-			out = append(out, a)
 		}
 	}
 	return out

@@ -334,7 +334,7 @@ func TestInfo(t *testing.T) {
 		var n uint32
 		_, err := fmt.Sscan(c["oid"], &n)
 		require.NoError(t, err)
-		s, ok := info.ConstraintDefinition(n)
+		s, ok := info.ConstraintDefinition(n, false)
 		require.True(t, ok)
 		defs = append(defs, s)
 	}

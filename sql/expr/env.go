@@ -84,7 +84,7 @@ type CatalogInfo interface {
 	RoleOID(name string) (uint32, bool)
 	ViewDefinition(oid uint32) (string, bool)
 	IndexDefinition(oid uint32, column int, pretty bool) (string, bool)
-	ConstraintDefinition(oid uint32) (string, bool)
+	ConstraintDefinition(oid uint32, pretty bool) (string, bool)
 	Comment(oid uint32, class string, sub int32) (string, bool)
 	// RelationSize returns the bytes that a relation takes, or a database when oid is that of one.
 	RelationSize(oid uint32) (int64, bool)

@@ -273,7 +273,9 @@ func catalogFunctions(null, yes, no expr.Kernel) []entry {
 		}
 		return cat.IndexDefinition(uint32(c.int(0)), column, c.has(2) && c.bool(2))
 	})
-	condef := withCatalog(func(c *call, cat expr.CatalogInfo) (string, bool) { return cat.ConstraintDefinition(uint32(c.int(0))) })
+	condef := withCatalog(func(c *call, cat expr.CatalogInfo) (string, bool) {
+		return cat.ConstraintDefinition(uint32(c.int(0)), c.has(1) && c.bool(1))
+	})
 	sized := func(of ...func(expr.CatalogInfo, uint32) (int64, bool)) expr.Kernel { // the sum
 		return each(func(c *call) error {
 			total, cat := int64(0), env(c.f).Catalog
