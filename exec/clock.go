@@ -2,6 +2,7 @@ package exec
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,6 +29,7 @@ type clock struct {
 	closed atomic.Uint64 // newest closed epoch; the open one is closed+1
 	calls  chan func()   // run by the owner
 	txns   chan *commitReq
+	parked []*commitReq // wait for a large transaction that is put into their tables; belongs to the owner
 	live   atomic.Int64 // jobs whose sources may produce rows by themselves
 	liveCh chan struct{}
 	// closedAt holds when the newest epochs were closed, in Unix nanoseconds, by epoch modulo its length.
@@ -173,7 +175,14 @@ func (c *clock) openSince(epoch uint64) time.Time {
 
 // beginCheckpoint makes the open epoch the one at whose end checkpoint id cuts, and closes it.
 func (c *clock) beginCheckpoint(id uint64) (epoch uint64, err error) {
+	// A cut must not hold a part of a transaction.
+	c.engine.bulk.Lock()
+	defer c.engine.bulk.Unlock()
+	var broken error
 	err = c.call(context.Background(), func() {
+		if broken = c.engine.tables.broken; broken != nil {
+			return
+		}
 		epoch = c.closed.Load() + 1
 		c.mu.Lock()
 		c.checkpoints = append(c.checkpoints, checkpointEpoch{epoch: epoch, id: id, at: time.Now()})
@@ -186,7 +195,7 @@ func (c *clock) beginCheckpoint(id uint64) (epoch uint64, err error) {
 		c.close(nil)
 		c.engine.wakeSources()
 	})
-	return epoch, err
+	return epoch, errors.Join(err, broken)
 }
 
 func (c *clock) quiet() bool {

@@ -9,6 +9,7 @@ package exec
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -68,6 +69,10 @@ type Engine struct {
 	life       context.Context //nolint:containedctx // ends with Close
 	end        context.CancelFunc
 
+	// bulk is held while a transaction is put into tables step by step: by one at a time, not while a checkpoint is cut nor the tables or their
+	// indexes change. Held before mu.
+	bulk sync.Mutex
+
 	mu   sync.Mutex
 	rels map[uint64]*Relation
 	jobs map[uint64]*Job
@@ -119,6 +124,12 @@ func (e *Engine) Close() error {
 	}
 	e.clock.stop()
 	e.tables.background.Wait()
+	e.mu.Lock()
+	rels := maps.Clone(e.rels)
+	e.mu.Unlock()
+	for _, r := range rels { // or the databases below stay open
+		r.releaseVersions()
+	}
 	err := e.tables.store.Close()
 	for _, j := range e.Jobs() {
 		if cerr := j.closeStore(); err == nil {

@@ -150,9 +150,18 @@ type indexChange struct {
 	shared    bool
 }
 
+// phases are the steps of changeIndexes: where changes come in several parts, dropPhase of all precedes putPhase of the first.
+type phases uint8
+
+const (
+	dropPhase phases = 1 << iota
+	putPhase
+	bothPhases = dropPhase | putPhase
+)
+
 // changeIndexes brings the indexes of the table to the changes, which the table itself has already. Entries that go are taken out before any is put
 // in: within a transaction values may move from row to row.
-func (t *Table) changeIndexes(changes []Change, undo []undoStep, check bool) ([]undoStep, error) {
+func (t *Table) changeIndexes(changes []Change, undo []undoStep, check bool, p phases) ([]undoStep, error) {
 	for _, x := range t.indexes {
 		if x.stale {
 			continue
@@ -182,7 +191,7 @@ func (t *Table) changeIndexes(changes []Change, undo []undoStep, check bool) ([]
 		}
 		for i := range todo {
 			c := &todo[i]
-			if len(c.drop) == 0 {
+			if len(c.drop) == 0 || p&dropPhase == 0 {
 				continue
 			}
 			pk, ok, err := x.part.Get(0, c.drop)
@@ -197,7 +206,7 @@ func (t *Table) changeIndexes(changes []Change, undo []undoStep, check bool) ([]
 		}
 		for i := range todo {
 			c := &todo[i]
-			if len(c.put) == 0 {
+			if len(c.put) == 0 || p&putPhase == 0 {
 				continue
 			}
 			ch := &changes[c.at]
@@ -350,14 +359,17 @@ func (e *Engine) CreateIndex(ctx context.Context, spec *IndexSpec) (built uint64
 	var x *tableIndex
 	var v *Version
 	// From now on changes reach the index; what was there before is read from the version of this moment.
-	if cerr := e.clock.call(ctx, func() {
+	e.bulk.Lock()
+	cerr := e.clock.call(ctx, func() {
 		if t, x, err = e.openIndex(spec); err == nil {
 			clearPart(x.part) // ids of schema changes that a crash undid are given out again
 			x.filling = true
 			t.indexes = append(t.indexes, x)
 			v = t.rel.Latest()
 		}
-	}); cerr != nil {
+	})
+	e.bulk.Unlock()
+	if cerr != nil {
 		return 0, cerr
 	}
 	if err != nil {
@@ -368,6 +380,7 @@ func (e *Engine) CreateIndex(ctx context.Context, spec *IndexSpec) (built uint64
 		v.Release()
 	}
 	if err == nil {
+		e.bulk.Lock()
 		err = e.clock.call(ctx, func() {
 			// What the index was made unique by must not be lost when the index is not.
 			if err = e.clock.syncAll(); err != nil {
@@ -379,6 +392,7 @@ func (e *Engine) CreateIndex(ctx context.Context, spec *IndexSpec) (built uint64
 				t.publish(built, built)
 			}
 		})
+		e.bulk.Unlock()
 	}
 	if err != nil {
 		if derr := e.DropIndex(context.WithoutCancel(ctx), spec.Table, spec.ID); derr != nil {
@@ -437,6 +451,8 @@ func (e *Engine) fillIndex(ctx context.Context, t *Table, x *tableIndex, v *Vers
 
 // DropIndex forgets an index; its entries go with the next snapshots.
 func (e *Engine) DropIndex(ctx context.Context, table, id uint64) error {
+	e.bulk.Lock()
+	defer e.bulk.Unlock()
 	return e.clock.call(ctx, func() {
 		t := e.tables.byID[table]
 		if t == nil {

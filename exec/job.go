@@ -13,6 +13,7 @@ import (
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/state"
+	"github.com/streamdb/streamdb/storage/changelog"
 	"github.com/streamdb/streamdb/types"
 )
 
@@ -61,7 +62,9 @@ type Job struct {
 	published  atomic.Uint64 // newest epoch that readers may see
 	sourceRows atomic.Int64  // rows read from sources since the start of the process
 	discarded  atomic.Int64  // rows that reached a discarding root
-	quietSrc   atomic.Bool   // all sources have ended: the job advances with its logs alone
+	// feeds are the job's readers of its inputs' logs.
+	feeds    atomic.Pointer[[]*changelog.Reader]
+	quietSrc atomic.Bool // all sources have ended: the job advances with its logs alone
 
 	mu        sync.Mutex
 	run       *run
@@ -340,6 +343,9 @@ func (j *Job) closed() uint64 {
 	c := j.engine.clock.closed.Load()
 	for _, in := range j.inputs {
 		c = min(c, in.Closed())
+	}
+	if feeds := j.feeds.Load(); feeds != nil && slices.ContainsFunc(*feeds, (*changelog.Reader).Detached) {
+		return d // what the logs hold is not all that happened
 	}
 	for _, in := range j.inputs {
 		if f, ok := in.Log.FirstAfter(d, c); ok {

@@ -57,6 +57,8 @@ func (e *Engine) SetLayout(ctx context.Context, id uint64, l *types.RowLayout) e
 		set()
 		return nil
 	}
+	e.bulk.Lock()
+	defer e.bulk.Unlock()
 	return e.clock.call(ctx, set)
 }
 

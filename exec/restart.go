@@ -141,6 +141,7 @@ func (r *run) attach(epoch uint64) bool {
 		}
 		r.readers = append(r.readers, rd)
 	}
+	r.feed()
 	return true
 }
 
@@ -149,6 +150,13 @@ func (r *run) join() {
 	for _, in := range r.job.inputs {
 		r.readers = append(r.readers, in.Log.Join(r.poke))
 	}
+	r.feed()
+}
+
+// feed tells the job of the run's readers.
+func (r *run) feed() {
+	feeds := r.readers
+	r.job.feeds.Store(&feeds)
 }
 
 func (r *run) detach() {

@@ -26,6 +26,10 @@ func (e *Engine) Logged(table uint64, f func(key, row []byte) error) error {
 		r.uvarint() // epoch
 		for range r.uvarint() {
 			id := r.uvarint()
+			if id == 0 {
+				r.side() // the table is small
+				continue
+			}
 			for n := r.uvarint(); n > 0 && !r.bad; n-- {
 				key := r.bytes(r.uvarint())
 				var row []byte

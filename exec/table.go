@@ -28,6 +28,7 @@ type Change struct {
 type TableWrite struct {
 	Table   *Relation
 	Changes []Change
+	Bulk    *Bulk // more changes than fit into Changes, instead of them; nil when there are not
 	// Constraint is the name reported when a key exists already.
 	Constraint string
 	// Locks are rows that the transaction locked and did not change.
@@ -43,6 +44,7 @@ type Table struct {
 	indexes []*tableIndex
 	locked  lockedRows
 	terms   uint64 // that rows must be made under
+	bulk    bool   // a large transaction is being put in: its rows are there, in part, and not committed
 }
 
 func (t *Table) view() []*state.View { return []*state.View{t.part.View()} }
@@ -63,6 +65,8 @@ type tables struct {
 	lastSnap, completed uint64
 	unchanged           map[uint64]bool
 	background          sync.WaitGroup
+	broken              error         // a table holds what was not committed: nothing is committed and no checkpoint cut any more; owned by the clock's goroutine
+	sides               []side        // files that records of the write-ahead log name, oldest first
 	tail                chan struct{} // closed when the newest snapshot or flush has ended; owned by the clock's goroutine
 	flushing            atomic.Bool
 }
@@ -83,12 +87,20 @@ func (tb *tables) later(f func()) {
 	}()
 }
 
+// side is a file beside the write-ahead log that the record of number lsn names.
+type side struct {
+	lsn  uint64
+	name string
+}
+
 // walMark says that records up to lsn belong to epochs up to epoch.
 type walMark struct{ epoch, lsn uint64 }
 
 type commitReq struct {
 	writes []TableWrite
 	async  bool // do not wait for the log
+	bulk   bool // some of the tables have the changes already
+	lsn    uint64
 	reply  chan commitReply
 }
 
@@ -130,6 +142,8 @@ func (e *Engine) CreateTable(ctx context.Context, id uint64, name string, schema
 
 // DropTable forgets the table; its rows go with the next snapshots.
 func (e *Engine) DropTable(ctx context.Context, id uint64) error {
+	e.bulk.Lock()
+	defer e.bulk.Unlock()
 	err := e.clock.call(ctx, func() {
 		if t := e.tables.byID[id]; t != nil {
 			delete(e.tables.byID, id)
@@ -155,6 +169,11 @@ func (e *Engine) forget(id uint64) {
 	if r == nil {
 		return
 	}
+	r.releaseVersions()
+	e.progress.notify()
+}
+
+func (r *Relation) releaseVersions() {
 	r.mu.Lock()
 	old := r.versions
 	r.versions = nil
@@ -162,7 +181,6 @@ func (e *Engine) forget(id uint64) {
 	for _, v := range old {
 		v.Release()
 	}
-	e.progress.notify()
 }
 
 // LastRow returns the row with the largest key of a table, for row numbers that continue after a restart.
@@ -192,6 +210,14 @@ func (e *Engine) CommitAsync(ctx context.Context, writes []TableWrite) (uint64, 
 }
 
 func (e *Engine) commit(ctx context.Context, req *commitReq) (uint64, error) {
+	if slices.ContainsFunc(req.writes, func(w TableWrite) bool { return w.Bulk != nil }) {
+		return e.commitBulk(ctx, req)
+	}
+	return e.decide(ctx, req)
+}
+
+// decide hands a transaction to the clock.
+func (e *Engine) decide(ctx context.Context, req *commitReq) (uint64, error) {
 	select {
 	case e.clock.txns <- req:
 	case <-e.clock.stopped:
@@ -232,11 +258,19 @@ func (c *clock) commit(first *commitReq) {
 	rec := make([]byte, 0, 1024)
 	var lsn uint64
 	for _, t := range batch {
+		if !t.bulk && tb.busy(t.writes) {
+			c.parked = append(c.parked, t)
+			continue
+		}
 		mark := len(undo)
-		var err error
-		if undo, err = tb.apply(t.writes, undo); err == nil && c.engine.cfg.WAL != nil {
+		err := tb.broken
+		if err == nil {
+			undo, err = tb.apply(t.writes, undo)
+		}
+		if err == nil && c.engine.cfg.WAL != nil {
 			rec = appendRecord(rec[:0], epoch, t.writes)
 			lsn = c.engine.cfg.WAL.Append(rec)
+			t.lsn = lsn
 		}
 		if err != nil {
 			tb.rollback(undo[mark:])
@@ -342,37 +376,12 @@ func (tb *tables) apply(writes []TableWrite, undo []undoStep) ([]undoStep, error
 		if err := t.checkLocks(w.Locks); err != nil {
 			return undo, err
 		}
-		if len(w.Changes) > 0 && w.Terms < t.terms {
+		if (len(w.Changes) > 0 || w.Bulk != nil) && w.Terms < t.terms {
 			return undo, w.errTerms()
 		}
-		for j := range w.Changes {
-			ch := &w.Changes[j]
-			cur, ok, err := t.part.Get(0, ch.Key)
-			if err != nil {
-				return undo, err
-			}
-			switch {
-			case ch.Old == nil && ok && !ch.Absent:
-				return undo, w.duplicate(ch.New)
-			case ch.Old == nil && ok, ch.Old != nil && (!ok || !t.rel.Layout().Same(cur, ch.Old)):
-				return undo, errConcurrentUpdate()
-			}
-			step := undoStep{part: t.part, key: ch.Key}
-			if ok {
-				step.old = append([]byte{}, cur...)
-			}
-			undo = append(undo, step)
-			if ch.New == nil {
-				t.part.Delete(0, ch.Key)
-			} else {
-				t.part.Put(0, ch.Key, ch.New)
-			}
-		}
-		if len(t.indexes) > 0 {
-			var err error
-			if undo, err = t.changeIndexes(w.Changes, undo, true); err != nil {
-				return undo, err
-			}
+		var err error
+		if undo, err = t.apply(w, undo, bothPhases); err != nil {
+			return undo, err
 		}
 	}
 	return undo, nil
@@ -407,6 +416,37 @@ func (e *Engine) SyncAll(ctx context.Context) error {
 	return err
 }
 
+// apply brings the table and its indexes to the changes; p says which steps of the indexes.
+func (t *Table) apply(w *TableWrite, undo []undoStep, p phases) ([]undoStep, error) {
+	for j := range w.Changes {
+		ch := &w.Changes[j]
+		cur, ok, err := t.part.Get(0, ch.Key)
+		if err != nil {
+			return undo, err
+		}
+		switch {
+		case ch.Old == nil && ok && !ch.Absent:
+			return undo, w.duplicate(ch.New)
+		case ch.Old == nil && ok, ch.Old != nil && (!ok || !t.rel.Layout().Same(cur, ch.Old)):
+			return undo, errConcurrentUpdate()
+		}
+		step := undoStep{part: t.part, key: ch.Key}
+		if ok {
+			step.old = append([]byte{}, cur...)
+		}
+		undo = append(undo, step)
+		if ch.New == nil {
+			t.part.Delete(0, ch.Key)
+		} else {
+			t.part.Put(0, ch.Key, ch.New)
+		}
+	}
+	if len(t.indexes) == 0 {
+		return undo, nil
+	}
+	return t.changeIndexes(w.Changes, undo, true, p)
+}
+
 func (w *TableWrite) duplicate(row []byte) error {
 	err := pgerr.Newf(pgerr.UniqueViolation, "duplicate key value violates unique constraint %q", w.Constraint)
 	err.Table, err.Constraint = w.Table.Name, w.Constraint
@@ -435,7 +475,7 @@ func (tb *tables) record(epoch uint64, good []*commitReq) []*Table {
 			w := &t.writes[i]
 			tab := tb.byID[w.Table.ID]
 			tab.locked.add(w.Locks, epoch)
-			if len(w.Changes) == 0 {
+			if len(w.Changes) == 0 && w.Bulk == nil {
 				continue
 			}
 			c, known := seen[w.Table.ID]
@@ -443,8 +483,15 @@ func (tb *tables) record(epoch uint64, good []*commitReq) []*Table {
 				changed = append(changed, tab)
 				c = types.NewChunk(tab.rel.Layout().Types)
 			}
-			if tab.rel.Log.HasReaders() {
+			switch {
+			case !tab.rel.Log.HasReaders():
+			case w.Bulk != nil:
+				w.Bulk.log(epoch)
+			default:
 				c = tab.log(epoch, c, w.Changes)
+			}
+			if w.Bulk != nil {
+				tb.keep(t.lsn, w.Bulk.side.Name())
 			}
 			seen[w.Table.ID] = c
 		}
@@ -457,7 +504,13 @@ func (tb *tables) record(epoch uint64, good []*commitReq) []*Table {
 	return changed
 }
 
+// log appends changes to c, which goes to the change log when it is full, and returns the chunk to go on with.
 func (t *Table) log(epoch uint64, c *types.Chunk, changes []Change) *types.Chunk {
+	return t.chunks(c, changes, func(c *types.Chunk) { t.rel.Log.Append(epoch, c) })
+}
+
+// chunks appends changes to c, gives it to full when it is, and returns the chunk to go on with.
+func (t *Table) chunks(c *types.Chunk, changes []Change, full func(*types.Chunk)) *types.Chunk {
 	for i := range changes {
 		ch := &changes[i]
 		for _, row := range [2]struct {
@@ -468,7 +521,7 @@ func (t *Table) log(epoch uint64, c *types.Chunk, changes []Change) *types.Chunk
 				continue
 			}
 			if c.N == types.MaxChunkRows {
-				t.rel.Log.Append(epoch, c)
+				full(c)
 				c = types.NewChunk(t.rel.Layout().Types)
 			}
 			if err := t.rel.Layout().Decode(row.b, c.Cols); err != nil {
@@ -482,12 +535,20 @@ func (t *Table) log(epoch uint64, c *types.Chunk, changes []Change) *types.Chunk
 }
 
 // Write-ahead log record: uvarint epoch, uvarint tables; per table uvarint id, uvarint changes; per change uvarint key length, key, uvarint new
-// row length + 1 (0 = delete), row.
+// row length + 1 (0 = delete), row. Since format version 2 a table whose changes are in a file beside the log is 0, uvarint id, uvarint length of
+// the file, uvarint length of its name, name.
 func appendRecord(b []byte, epoch uint64, writes []TableWrite) []byte {
 	b = binary.AppendUvarint(b, epoch)
 	b = binary.AppendUvarint(b, uint64(len(writes)))
 	for i := range writes {
 		w := &writes[i]
+		if w.Bulk != nil {
+			b = binary.AppendUvarint(append(b, 0), w.Table.ID)
+			b = binary.AppendUvarint(b, uint64(w.Bulk.side.Bytes()))
+			b = binary.AppendUvarint(b, uint64(len(w.Bulk.side.Name())))
+			b = append(b, w.Bulk.side.Name()...)
+			continue
+		}
 		b = binary.AppendUvarint(b, w.Table.ID)
 		b = binary.AppendUvarint(b, uint64(len(w.Changes)))
 		for j := range w.Changes {
@@ -530,6 +591,12 @@ func (r *recordReader) bytes(n uint64) []byte {
 	return v
 }
 
+// side reads a reference to a file beside the log, whose 0 was read.
+func (r *recordReader) side() (table uint64, size int64, name string) {
+	table, size = r.uvarint(), int64(r.uvarint())
+	return table, size, string(r.bytes(r.uvarint()))
+}
+
 // Replay applies the write-ahead log after a restart: records of epochs after from go into the tables and their change logs. Tables that do
 // not exist any more are skipped. Call it after CreateTable and after the readers attached, before Start. It returns the newest epoch seen.
 func (e *Engine) Replay(from uint64) (uint64, error) {
@@ -548,19 +615,33 @@ func (e *Engine) Replay(from uint64) (uint64, error) {
 		e.clock.closed.Store(last - 1)
 		e.clock.close(changed)
 	}
+	sides := map[string]bool{}
 	err := e.cfg.WAL.Replay(0, func(lsn uint64, rec []byte) error {
 		r := recordReader{b: rec}
 		epoch := r.uvarint()
-		if epoch <= from {
-			tb.mark(epoch, lsn)
-			return nil
-		}
-		if epoch != last && len(open) > 0 {
+		if epoch > from && epoch != last && len(open) > 0 {
 			finish()
 		}
 		last = max(last, epoch)
 		for range r.uvarint() {
 			id := r.uvarint()
+			if id == 0 {
+				id, size, name := r.side()
+				if r.bad {
+					break
+				}
+				sides[name] = true
+				tb.keep(lsn, name)
+				t := tb.byID[id]
+				if epoch <= from || t == nil {
+					continue
+				}
+				open[id] = t
+				if err := t.replaySide(epoch, name, size); err != nil {
+					return err
+				}
+				continue
+			}
 			t := tb.byID[id]
 			var changes []Change
 			for n := r.uvarint(); n > 0 && !r.bad; n-- {
@@ -568,32 +649,14 @@ func (e *Engine) Replay(from uint64) (uint64, error) {
 				if l := r.uvarint(); l > 0 {
 					ch.New = r.bytes(l - 1)
 				}
-				if t == nil || r.bad {
-					continue
+				if t != nil && epoch > from && !r.bad {
+					changes = append(changes, ch)
 				}
-				old, ok, err := t.part.Get(0, ch.Key)
-				if err != nil {
-					return err
-				}
-				if ok {
-					ch.Old = append([]byte{}, old...)
-				}
-				if ch.New == nil {
-					t.part.Delete(0, ch.Key)
-				} else {
-					t.part.Put(0, ch.Key, ch.New)
-				}
-				changes = append(changes, ch)
 			}
-			if t != nil && len(changes) > 0 {
+			if len(changes) > 0 && !r.bad {
 				open[id] = t
-				if _, err := t.changeIndexes(changes, nil, false); err != nil {
+				if err := t.replay(epoch, changes, t.rel.Log.HasReaders()); err != nil {
 					return err
-				}
-				if t.rel.Log.HasReaders() {
-					if c := t.log(epoch, types.NewChunk(t.rel.Layout().Types), changes); c.N > 0 {
-						t.rel.Log.Append(epoch, c)
-					}
 				}
 			}
 		}
@@ -603,6 +666,9 @@ func (e *Engine) Replay(from uint64) (uint64, error) {
 		tb.mark(epoch, lsn)
 		return nil
 	})
+	if err == nil {
+		err = e.cfg.WAL.RemoveSides(sides)
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -611,6 +677,35 @@ func (e *Engine) Replay(from uint64) (uint64, error) {
 	}
 	e.clock.closed.Store(max(last, e.clock.closed.Load()))
 	return last, tb.refillIndexes()
+}
+
+// replay applies changes of a logged transaction, whose old rows are what is there.
+func (t *Table) replay(epoch uint64, changes []Change, log bool) error {
+	for i := range changes {
+		ch := &changes[i]
+		old, ok, err := t.part.Get(0, ch.Key)
+		if err != nil {
+			return err
+		}
+		ch.Old = nil
+		if ok {
+			ch.Old = append([]byte{}, old...)
+		}
+		if ch.New == nil {
+			t.part.Delete(0, ch.Key)
+		} else {
+			t.part.Put(0, ch.Key, ch.New)
+		}
+	}
+	if _, err := t.changeIndexes(changes, nil, false, bothPhases); err != nil {
+		return err
+	}
+	if log {
+		if c := t.log(epoch, types.NewChunk(t.rel.Layout().Types), changes); c.N > 0 {
+			t.rel.Log.Append(epoch, c)
+		}
+	}
+	return nil
 }
 
 func (tb *tables) mark(epoch, lsn uint64) {
@@ -736,9 +831,17 @@ func (tb *tables) NotifyComplete(id uint64) {
 		n++
 	}
 	tb.walMarks = append(tb.walMarks[:0:0], tb.walMarks[n:]...)
+	var gone []side
+	for len(tb.sides) > 0 && tb.sides[0].lsn <= lsn {
+		gone, tb.sides = append(gone, tb.sides[0]), tb.sides[1:]
+	}
 	tb.mu.Unlock()
 	if n > 0 && tb.engine.cfg.WAL != nil {
-		if err := tb.engine.cfg.WAL.TruncateBefore(lsn + 1); err != nil {
+		err := tb.engine.cfg.WAL.TruncateBefore(lsn + 1)
+		for _, s := range gone {
+			err = errors.Join(err, tb.engine.cfg.WAL.RemoveSide(s.name))
+		}
+		if err != nil {
 			tb.engine.cfg.Logger.Error().Err(err).Msg("truncate write-ahead log")
 		}
 	}

@@ -251,3 +251,18 @@ func (d *testDB) mustKey(r *Relation, row string) []byte {
 	k, _ := encode(r, row)
 	return k
 }
+
+// A view that had nothing to do when one transaction was more than the change log may hold does not pass for up to date.
+func TestAnIdleViewThatALargeTransactionDetached(t *testing.T) {
+	d := openDB(t, testOptions{changeLog: 20_000})
+	d.table("t", "id int8, v int8")
+	d.view("s", "select count(*) as n from t", 1)
+	var b strings.Builder
+	b.WriteString("t")
+	for i := range 5000 {
+		fmt.Fprintf(&b, " +%d,1", i)
+	}
+	e := d.exec(b.String())
+	require.Equal(t, []string{"5000"}, d.query("select n from s", e))
+	d.same()
+}

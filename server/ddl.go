@@ -578,7 +578,12 @@ func (d *dispatch) fill(o *catalog.Object, p *prepared) (int64, error) {
 				n++
 			}
 		}
-		return nil
+		if !d.ss.tx.explicit && d.last {
+			if err := w.spill(srv.engine); err != nil {
+				return err
+			}
+		}
+		return d.ss.tx.fits(srv.transactionLimit())
 	}
 	return n, srv.engine.Run(d.ctx, r.query)
 }

@@ -193,6 +193,11 @@ func (c *changer) run() error {
 				}
 			}
 		}
+		if !needTarget && c.p.change.Merge == nil && c.d.kindOf(c.p.stmt) == insertKind { // new rows in a transaction of their own
+			if err := c.w.spill(ss.srv.engine); err != nil {
+				return err
+			}
+		}
 		return ss.tx.fits(ss.srv.transactionLimit())
 	}
 	if err := ss.srv.engine.Run(c.d.ctx, q); err != nil {

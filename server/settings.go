@@ -120,15 +120,15 @@ func settings() []setting {
 // memory when it commits.
 const settingMaxTransaction = "max_transaction_memory"
 
-// maxTransactionMiB keeps a transaction below the size of a record of the write-ahead log.
-const maxTransactionMiB = 960
+// maxTransactionMiB is the largest max_transaction_memory, a TiB.
+const maxTransactionMiB = 1 << 20
 
 // transactionLimit returns the bytes that the uncommitted changes of a transaction may take.
 func (s *Server) transactionLimit() int64 {
 	if n, err := strconv.ParseInt(s.settings.get(settingMaxTransaction), 10, 64); err == nil && n > 0 {
 		return n << 20
 	}
-	return min(s.cfg.Memory/2, maxTransactionMiB<<20)
+	return s.cfg.Memory / 2
 }
 
 func oneOf(values ...string) func(string) (string, error) {

@@ -60,6 +60,7 @@ type tableWrites struct {
 	locks      map[string]exec.RowLock
 	relocked   []relock       // what happened to locks, for savepoints
 	unique     []*uniqueIndex // kept where duplicates must be found before the commit
+	bulk       *exec.Bulk     // changes that are in a file already; nobody asks for their rows any more
 
 	lockedBytes int64 // memory that locks take, about
 }
@@ -85,6 +86,10 @@ func (t *txn) begin() {
 }
 
 func (t *txn) release() {
+	for _, w := range t.writes {
+		w.bulk.Discard()
+		w.bulk = nil
+	}
 	if t.snapshot != nil {
 		t.snapshot.Release()
 		t.snapshot = nil
@@ -156,6 +161,61 @@ func (w *tableWrites) row(key []byte) (row []byte, mine bool) {
 	return w.changes.At(i).New, true
 }
 
+// bulkBytes is the memory from which on the changes to a table go into a file of their own instead of into a record of the write-ahead log: beside
+// them a commit takes about as much memory again, and others wait meanwhile.
+const bulkBytes = 16 << 20
+
+// spill moves the changes into a file when they take much memory. What it moves the transaction does not find any more.
+func (w *tableWrites) spill(e *exec.Engine) error {
+	if w.changes.Bytes() < bulkBytes {
+		return nil
+	}
+	if w.bulk == nil {
+		b, err := e.NewBulk(w.rel)
+		if b == nil || err != nil {
+			return err
+		}
+		w.bulk = b
+	}
+	if err := w.each(w.bulk.Add); err != nil {
+		return err
+	}
+	w.changes = exec.Changes{}
+	return nil
+}
+
+// each calls f with what the commit has to do, deletions first: a key that moves from one row to another within the transaction is free by then.
+func (w *tableWrites) each(f func(exec.Change) error) error {
+	for pass := range 2 {
+		for i := range w.changes.Len() {
+			c := w.changes.At(i)
+			if (c.New == nil) != (pass == 0) || (c.Old == nil && c.New == nil) || (c.Old != nil && c.New != nil && string(c.Old) == string(c.New)) {
+				continue
+			}
+			if err := f(c); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// commit makes the changes what the engine commits.
+func (w *tableWrites) commit(e *exec.Engine, terms uint64) (exec.TableWrite, error) {
+	tw := exec.TableWrite{Table: w.rel, Constraint: w.constraint, Terms: terms, Locks: w.lockList()}
+	if err := w.spill(e); err != nil {
+		return tw, err
+	}
+	if w.bulk != nil && w.bulk.Rows() > 0 {
+		tw.Bulk = w.bulk
+		return tw, w.each(w.bulk.Add)
+	}
+	return tw, w.each(func(c exec.Change) error {
+		tw.Changes = append(tw.Changes, c)
+		return nil
+	})
+}
+
 func (w *tableWrites) mark() writesMark {
 	return writesMark{changes: w.changes.Mark(), relocked: len(w.relocked), made: w.made}
 }
@@ -205,20 +265,13 @@ func (ss *session) commit(ctx context.Context) error {
 				continue // dropped after it was written to
 			}
 		}
-		tw := exec.TableWrite{Table: w.rel, Constraint: w.constraint, Terms: t.termsOf(w)}
-		// Deletions first: a key that moves from one row to another within the transaction is free by then.
-		for pass := range 2 {
-			for i := range w.changes.Len() {
-				c := w.changes.At(i)
-				if (c.New == nil) != (pass == 0) || (c.Old == nil && c.New == nil) || (c.Old != nil && c.New != nil && string(c.Old) == string(c.New)) {
-					continue
-				}
-				tw.Changes = append(tw.Changes, c)
-			}
+		tw, err := w.commit(ss.srv.engine, t.termsOf(w))
+		if err != nil {
+			ss.rollback()
+			return err
 		}
-		tw.Locks = w.lockList()
-		changed = changed || len(tw.Changes) > 0
-		if len(tw.Changes) > 0 || len(tw.Locks) > 0 {
+		changed = changed || len(tw.Changes) > 0 || tw.Bulk != nil
+		if len(tw.Changes) > 0 || len(tw.Locks) > 0 || tw.Bulk != nil {
 			writes = append(writes, tw)
 		}
 	}

@@ -316,6 +316,16 @@ func (s *Store) waitForRoom() {
 	}
 }
 
+// roomPercent of the overlays' budget is where MakeRoom waits.
+const roomPercent = 80
+
+// MakeRoom waits for a running flush when memory is short, so that whoever fills parts on behalf of somebody else holds up only itself.
+func (s *Store) MakeRoom() {
+	if s.budget.OverBy(roomPercent) {
+		s.WaitForFlush()
+	}
+}
+
 // Metrics returns sizes and counters. While a snapshot is being written, those of the background are as they were before it.
 func (s *Store) Metrics() Metrics {
 	if s.snapMu.TryLock() {

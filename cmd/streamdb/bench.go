@@ -27,6 +27,7 @@ type benchCmd struct {
 	Lookup    benchLookup    `cmd:"" help:"Point lookups on a view over the PostgreSQL protocol."`
 	Freshness benchFreshness `cmd:"" help:"Time from INSERT until the row is visible in a view."`
 	Memory    benchMemory    `cmd:"" help:"Memory of an aggregation over many groups."`
+	Copy      benchCopy      `cmd:"" help:"One COPY into a table."`
 }
 
 // benchFlags are common to all benchmarks.

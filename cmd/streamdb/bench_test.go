@@ -88,6 +88,10 @@ func TestBenchOthers(t *testing.T) {
 	var m memoryResult
 	require.NoError(t, dec.Decode(&m))
 	require.Positive(t, m.GroupsPerSecond)
+	require.NoError(t, (&benchCopy{benchFlags: flags, Rows: 10_000}).Run(a))
+	var c copyResult
+	require.NoError(t, json.NewDecoder(out).Decode(&c))
+	require.Positive(t, c.RowsPerSecond)
 }
 
 // The demo shows rows, stops, and goes on where it was.

@@ -10,6 +10,7 @@ package changelog
 import (
 	"sort"
 	"sync"
+	"sync/atomic"
 
 	"github.com/streamdb/streamdb/types"
 )
@@ -33,6 +34,7 @@ type Log struct {
 	base    uint64  // entries up to here are gone
 	bytes   int64
 	readers map[*Reader]struct{}
+	givenUp []func() // how to wake readers that were detached and do not know it yet
 }
 
 // New returns an empty log whose epochs up to closed are complete and gone.
@@ -48,7 +50,7 @@ type Reader struct {
 	// durable: what the reader's completed checkpoint covers; entries up to the minimum over all readers may go. consumed: what it has
 	// read. durable ≤ consumed.
 	durable, consumed uint64
-	detached          bool
+	detached          atomic.Bool
 }
 
 // Attach registers a reader that has everything up to epoch from. It fails (ok = false) when entries after from are gone already: the
@@ -109,9 +111,7 @@ func (r *Reader) Consumed(e uint64) {
 
 // Detached reports whether the log gave up on this reader because it lagged beyond the limit.
 func (r *Reader) Detached() bool {
-	r.log.mu.Lock()
-	defer r.log.mu.Unlock()
-	return r.detached
+	return r.detached.Load()
 }
 
 // HasReaders reports whether anyone wants the changes: without readers nothing needs to be kept.
@@ -146,6 +146,18 @@ func (l *Log) Append(epoch uint64, c *types.Chunk) {
 	l.bytes += b
 }
 
+// Skip tells that an epoch that is not closed yet has changes that the log does not get, because they are more than it holds: whoever reads it is
+// detached, as by changes beyond the limit.
+func (l *Log) Skip(epoch uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for r := range l.readers {
+		l.giveUp(r)
+	}
+	l.drop(l.closed)
+	l.base = max(l.base, epoch)
+}
+
 // Seal completes every epoch up to e without telling the readers. It precedes the moment at which e becomes visible as closed, so that
 // nobody who sees e closed can miss a change; Wake follows it.
 func (l *Log) Seal(e uint64) {
@@ -170,11 +182,12 @@ func (l *Log) Seal(e uint64) {
 // other relations may have waited for it.
 func (l *Log) Wake() {
 	l.mu.Lock()
-	if len(l.readers) == 0 {
+	wake := l.givenUp
+	l.givenUp = nil
+	if len(l.readers) == 0 && wake == nil {
 		l.mu.Unlock()
 		return
 	}
-	wake := make([]func(), 0, len(l.readers))
 	for r := range l.readers {
 		wake = append(wake, r.wake)
 	}
@@ -182,6 +195,13 @@ func (l *Log) Wake() {
 	for _, w := range wake {
 		w()
 	}
+}
+
+// giveUp detaches a reader; the next Wake tells it. Callers hold mu.
+func (l *Log) giveUp(r *Reader) {
+	r.detached.Store(true)
+	delete(l.readers, r)
+	l.givenUp = append(l.givenUp, r.wake)
 }
 
 // trim drops entries that no reader needs. If the rest exceeds the limit, what all have consumed goes next, and then the readers that hold
@@ -204,8 +224,7 @@ func (l *Log) trim() {
 	if cut > read {
 		for r := range l.readers {
 			if r.consumed < cut {
-				r.detached = true
-				delete(l.readers, r)
+				l.giveUp(r)
 			}
 		}
 		if len(l.readers) == 0 {
@@ -286,8 +305,7 @@ func (l *Log) Break(e uint64) {
 	defer l.mu.Unlock()
 	l.clearOpen()
 	for r := range l.readers {
-		r.detached = true
-		delete(l.readers, r)
+		l.giveUp(r)
 	}
 	l.entries, l.bytes = nil, 0
 	l.closed, l.base = e, e+1

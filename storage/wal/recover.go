@@ -59,6 +59,8 @@ func (w *WAL) recover() error {
 			return err
 		}
 		w.next = next
+		// What is written from now on may be more than an older binary knows.
+		w.rotate = binary.BigEndian.Uint32(data[8:]) < formatVersion
 		file, err := os.OpenFile(seg.path, os.O_RDWR, 0)
 		if err != nil {
 			return pgerr.Wrap(pgerr.IOError, err, "could not open the write-ahead log")

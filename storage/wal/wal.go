@@ -35,7 +35,7 @@ const (
 	// retainedBatchBytes is how large a batch buffer is kept for the next batch.
 	retainedBatchBytes = 4 << 20
 
-	formatVersion      = 1
+	formatVersion      = 2
 	segmentMagic       = "SDBWAL\x00\x00"
 	segmentHeaderBytes = 32
 	frameMagic         = 0x57414c46 // "WALF"
