@@ -278,6 +278,9 @@ func (b *binder) cteRef(c *cte, r *pgext.Relation, pos int) (*node, *scope, erro
 	for i, name := range c.columns {
 		t.cols[i].name = name
 	}
+	if shown := len(t.cols) - c.extra; t.work && c.extra > 0 {
+		t.cols, t.hidden = t.cols[:shown:shown], t.cols[shown:]
+	}
 	sc, err := tableScope(t, r.Columns, pos)
 	return n, sc, err
 }

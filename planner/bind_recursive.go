@@ -272,8 +272,12 @@ func (b *binder) recursive(c *cte) (*bound, error) {
 	if len(c.columns) > len(base.cols) {
 		return nil, c.tooManyNames(b, len(base.cols))
 	}
+	g, err := b.graphColumns(c, base)
+	if err != nil {
+		return nil, err
+	}
 	b.works++
-	c.work, c.workCols = b.works, make([]outCol, len(base.cols))
+	c.work, c.extra, c.workCols = b.works, g.extra(), make([]outCol, len(base.cols))
 	for i, o := range base.cols {
 		c.workCols[i] = outCol{name: o.name, id: o.id}
 		if i < len(c.columns) {
@@ -281,13 +285,20 @@ func (b *binder) recursive(c *cte) (*bound, error) {
 		}
 	}
 	id := c.work
-	step, err := b.query(s.Right, ev, true)
-	c.work, c.workCols = 0, nil
+	right, err := g.withColumns(b, c, s.Right)
+	if err != nil {
+		return nil, err
+	}
+	step, err := b.query(right, ev, true)
+	c.work, c.workCols, c.extra = 0, nil, 0
 	if err != nil {
 		return nil, err
 	}
 	if len(base.cols) != len(step.cols) {
 		return nil, pgerr.Newf(pgerr.SyntaxError, "each UNION query must have the same number of columns").At(b.pos(columnPos(s.Right, 0)))
+	}
+	if err = g.advance(b, step); err != nil {
+		return nil, err
 	}
 	r := &bound{}
 	for i := range base.cols {
@@ -310,7 +321,9 @@ func (b *binder) recursive(c *cte) (*bound, error) {
 		if i < len(c.columns) {
 			name = c.columns[i]
 		}
-		r.cols = append(r.cols, outCol{name, b.md.add(name, t)})
+		id := b.md.add(name, t)
+		b.md.cols[id].shape = b.md.cols[base.cols[i].id].shape
+		r.cols = append(r.cols, outCol{name, id})
 	}
 	r.n = &node{
 		op: opRecurse, in: []*node{base.n, step.n}, cols: colIDs(r.cols), branches: [][]int{colIDs(base.cols), colIDs(step.cols)},
@@ -343,6 +356,7 @@ func (b *binder) working(c *cte) *bound {
 	r := &bound{n: n}
 	for _, o := range c.workCols {
 		id := b.md.add(o.name, b.md.typ(o.id))
+		b.md.cols[id].shape = b.md.cols[o.id].shape
 		n.cols = append(n.cols, id)
 		r.cols = append(r.cols, outCol{o.name, id})
 	}

@@ -88,6 +88,9 @@ type cte struct {
 	recursive bool
 	work      int
 	workCols  []outCol
+	// clauses add the last extra columns of workCols, which the recursive term's * does not show.
+	clauses pgext.CTEClauses
+	extra   int
 }
 
 // env is the surroundings of a query: outer columns and the CTEs in reach.
@@ -190,7 +193,7 @@ func (b *binder) with(w *pgext.With, ev *env) (*env, error) {
 				return nil, pgerr.Newf(pgerr.DuplicateAlias, "WITH query name \"%s\" specified more than once", c.Name).At(b.pos(c.Pos))
 			}
 		}
-		n := &cte{name: c.Name, columns: c.Columns, query: c.Query, pos: c.Pos}
+		n := &cte{name: c.Name, columns: c.Columns, query: c.Query, pos: c.Pos, clauses: c.CTEClauses}
 		if n.env = ev; !w.Recursive {
 			n.env = &env{outer: ev.outer, ctes: append([]*cte(nil), ev.ctes...)}
 		}
@@ -209,6 +212,11 @@ func (b *binder) with(w *pgext.With, ev *env) (*env, error) {
 	if w.Recursive {
 		if err := b.checkRecursion(ev.ctes[len(ev.ctes)-len(w.CTEs):]); err != nil {
 			return nil, err
+		}
+	}
+	for _, c := range ev.ctes[len(ev.ctes)-len(w.CTEs):] {
+		if !c.recursive && (c.clauses.Search != nil || c.clauses.Cycle != nil) {
+			return nil, pgerr.Newf(pgerr.SyntaxError, "WITH query is not recursive").At(b.pos(c.pos))
 		}
 	}
 	return ev, nil

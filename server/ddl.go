@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/streamdb/streamdb/catalog"
+	"github.com/streamdb/streamdb/exec"
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/planner"
 	"github.com/streamdb/streamdb/sql"
@@ -484,9 +485,6 @@ func (d *dispatch) endsAtOnce(o *catalog.Object) error {
 }
 
 func (d *dispatch) createTableAs(st *sql.CreateTableAs) error {
-	if len(st.Query.Changes) > 0 {
-		return pgerr.Newf(pgerr.FeatureNotSupported, "data-modifying statements in the WITH clause of CREATE TABLE AS are not supported").WithHint("Create the table first, then INSERT.")
-	}
 	schema, err := d.schemaFor(st.Name, st.Temporary)
 	if err != nil {
 		return err
@@ -548,10 +546,15 @@ func (d *dispatch) createTableAs(st *sql.CreateTableAs) error {
 
 // fill inserts a query's rows into a new table.
 func (d *dispatch) fill(o *catalog.Object, p *prepared) (int64, error) {
-	srv := d.ss.srv
-	rels, err := srv.engine.Relations([]uint64{o.ID})
-	if err != nil {
-		return 0, err
+	n := int64(0)
+	if len(p.query.Before) > 0 {
+		err := d.withChanges(p, p.query.Before, nil, slices.Clone(p.query.Plan.Inputs), func(v *statementView) error {
+			q := &exec.Query{Plan: p.query.Plan, Env: d.ss.env(d.args), Pinned: v.pins, Virtual: &v.tables, Overlay: v.overlay, Profile: d.ss.explaining.counts()}
+			var err error
+			n, err = d.fillFrom(o, q)
+			return err
+		})
+		return n, err
 	}
 	r, err := d.ss.queryOf(d.ctx, p, d.args)
 	if err != nil {
@@ -559,10 +562,20 @@ func (d *dispatch) fill(o *catalog.Object, p *prepared) (int64, error) {
 	}
 	defer r.release()
 	d.ss.explaining.runs(p)
+	return d.fillFrom(o, r.query)
+}
+
+// fillFrom runs the query.
+func (d *dispatch) fillFrom(o *catalog.Object, q *exec.Query) (int64, error) {
+	srv := d.ss.srv
+	rels, err := srv.engine.Relations([]uint64{o.ID})
+	if err != nil {
+		return 0, err
+	}
 	w := d.ss.tx.table(rels[0], o.Constraint)
 	n := int64(0)
 	state := srv.tableState(o.ID)
-	r.query.Emit = func(c *types.Chunk) error {
+	q.Emit = func(c *types.Chunk) error {
 		for i := range c.Rows() {
 			for range c.Weight(c.Row(i)) {
 				id := types.NewVector(types.Int8, 1)
@@ -585,5 +598,5 @@ func (d *dispatch) fill(o *catalog.Object, p *prepared) (int64, error) {
 		}
 		return d.ss.tx.fits(srv.transactionLimit())
 	}
-	return n, srv.engine.Run(d.ctx, r.query)
+	return n, srv.engine.Run(d.ctx, q)
 }

@@ -53,6 +53,25 @@ type (
 		Columns []string
 		Query   ast.Node
 		Pos     int
+		CTEClauses
+	}
+	// CTEClauses are the clauses behind a recursive query, nil where there is none.
+	CTEClauses struct {
+		Search *Search
+		Cycle  *Cycle
+	}
+	// Search is SEARCH .. FIRST BY .. SET column.
+	Search struct {
+		Breadth bool
+		By      []string
+		Column  string
+		Pos     int
+	}
+	// Cycle is CYCLE by SET mark TO value DEFAULT default USING path; Value and Default are literals.
+	Cycle struct {
+		By                         []string
+		Mark, Path, Value, Default string
+		Pos                        int
 	}
 	// Values is VALUES; a row's element may be Default. Pos of each row is its first element's.
 	Values struct {

@@ -1,6 +1,9 @@
 package pgext
 
 import (
+	"encoding/json"
+	"strings"
+
 	"github.com/pingcap/tidb/pkg/parser/ast"
 )
 
@@ -95,8 +98,33 @@ func with(w *ast.WithClause) *With {
 	out := &With{Recursive: w.IsRecursive, CTEs: make([]CTE, len(w.CTEs))}
 	for i, c := range w.CTEs {
 		out.CTEs[i] = CTE{Name: c.Name.O, Columns: names(c.ColNameList), Query: c.Query.Query, Pos: c.OriginTextPosition()}
+		out.CTEs[i].clauses()
 	}
 	return out
+}
+
+// clausesPrefix begins the name that carries CTEClauses; no identifier has a NUL.
+const clausesPrefix = "\x00"
+
+// Name writes the clauses as a name.
+func (c *CTEClauses) Name() string {
+	b, err := json.Marshal(c)
+	if err != nil { // there are only strings and numbers in it
+		panic(err)
+	}
+	return clausesPrefix + string(b)
+}
+
+// clauses takes such a name out of the columns' names.
+func (c *CTE) clauses() {
+	last := len(c.Columns) - 1
+	if last < 0 || !strings.HasPrefix(c.Columns[last], clausesPrefix) {
+		return
+	}
+	if err := json.Unmarshal([]byte(c.Columns[last][len(clausesPrefix):]), &c.CTEClauses); err != nil {
+		panic(err)
+	}
+	c.Columns = c.Columns[:last:last]
 }
 
 func (q *Query) order(o *ast.OrderByClause) {

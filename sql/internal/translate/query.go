@@ -319,9 +319,12 @@ func (p *Parser) with() *frag {
 		p.place(pgext.CTEPlace+"."+name.Val, name.Pos)
 		p.relations[pgext.CTEPlace+"."+name.Val] = name.Pos // of a name given twice the second place matters
 		k = append(k, ident(name))
+		var cols []*frag
 		if p.Is("(") {
-			k = append(k, fSpace, p.nameList())
+			cols = p.names()
 		}
+		at := len(k)
+		k = append(k, seq(0)) // the columns, once the clauses behind the query are known
 		p.Expect("as")
 		if p.Accept("not") {
 			p.Expect("materialized")
@@ -332,6 +335,9 @@ func (p *Parser) with() *frag {
 			p.Unsupported("MERGE in WITH", "Use INSERT .. ON CONFLICT DO UPDATE.")
 		}
 		if c := p.Peek(1); p.Is("(") && (c.Is("insert") || c.Is("update") || c.Is("delete")) && p.Change != nil {
+			if cols != nil {
+				k[at] = seq(0, fSpace, paren(seq(0, list(cols)...)))
+			}
 			k = append(k, lit(" AS (SELECT "), p.change(c.Pos), fClose)
 			if !p.Accept(",") {
 				return seq(0, k...)
@@ -340,8 +346,11 @@ func (p *Parser) with() *frag {
 			continue
 		}
 		k = append(k, lit(" AS "), paren(p.selectParens().render()))
-		if p.Any("search", "cycle") {
-			p.Unsupported("SEARCH or CYCLE of a recursive query", "Collect the path in an array column and test it in WHERE.")
+		if c := p.cteClauses(); c != "" {
+			cols = append(cols, lit(quoteIdent(c)))
+		}
+		if cols != nil {
+			k[at] = seq(0, fSpace, paren(seq(0, list(cols)...)))
 		}
 		if !p.Accept(",") {
 			return seq(0, k...)
@@ -362,7 +371,10 @@ func (p *Parser) change(pos int) *frag {
 }
 
 // nameList parses "(" names ")".
-func (p *Parser) nameList() *frag {
+func (p *Parser) nameList() *frag { return paren(seq(0, list(p.names())...)) }
+
+// names parses "(" name, .. ")".
+func (p *Parser) names() []*frag {
 	p.Expect("(")
 	var k []*frag
 	for {
@@ -372,7 +384,61 @@ func (p *Parser) nameList() *frag {
 		}
 	}
 	p.Expect(")")
-	return paren(seq(0, list(k)...))
+	return k
+}
+
+// cteClauses parses SEARCH and CYCLE behind a WITH query, "" for none. What they say travels as one more name of a column.
+func (p *Parser) cteClauses() string {
+	var c pgext.CTEClauses
+	columns := func() (out []string) {
+		for {
+			if out = append(out, p.ColID().Val); !p.Accept(",") {
+				return out
+			}
+		}
+	}
+	if t := p.Cur(); p.Accept("search") {
+		s := &pgext.Search{Pos: t.Pos, Breadth: p.Accept("breadth")}
+		if !s.Breadth {
+			p.Expect("depth")
+		}
+		p.Expect("first", "by")
+		s.By = columns()
+		p.Expect("set")
+		s.Column = p.ColID().Val
+		c.Search = s
+	}
+	if t := p.Cur(); p.Accept("cycle") {
+		y := &pgext.Cycle{Pos: t.Pos, By: columns(), Value: "true", Default: "false"}
+		p.Expect("set")
+		y.Mark = p.ColID().Val
+		if p.Accept("to") {
+			y.Value = p.constantText()
+			p.Expect("default")
+			y.Default = p.constantText()
+		}
+		p.Expect("using")
+		y.Path = p.ColID().Val
+		c.Cycle = y
+	}
+	if c.Search == nil && c.Cycle == nil {
+		return ""
+	}
+	return c.Name()
+}
+
+// constantText parses a literal and returns its text.
+func (p *Parser) constantText() string {
+	t := p.Next()
+	switch {
+	case t.K == lex.Str, t.K == lex.Int, t.K == lex.Num, t.K == lex.Ident && (t.Is("true") || t.Is("false") || t.Is("null")):
+	case t.IsName("UCTR") && p.Cur().K == lex.Str:
+		p.I++
+	default:
+		p.I--
+		p.Syntax()
+	}
+	return p.Src[t.Pos:p.Toks[p.I-1].End]
 }
 
 // values parses VALUES.
