@@ -185,7 +185,9 @@ func (g *generator) change() string {
 		}
 	}
 	cond := func() string { return g.simple(own, "") }
-	switch g.r.IntN(12) {
+	switch g.r.IntN(13) {
+	case 12:
+		return "CREATE INDEX ON " + t.name + " (" + own[g.r.IntN(len(own))].name + g.one("", " DESC") + ")"
 	case 0, 1, 2, 3, 4:
 		return "INSERT INTO " + t.name + " VALUES " + rows(1+g.r.IntN(4)) + conflict
 	case 5, 6, 7:
@@ -416,6 +418,8 @@ func (g *generator) from(outer []genColumn) (string, []genColumn) {
 			join, on = " LEFT JOIN ", g.simple(rc, "")
 		case join == " FULL JOIN ":
 			on = l + " = " + k.name
+		case g.r.IntN(5) == 0:
+			on = g.expr(cols, k.kind, 2) + " = " + g.expr(rc, k.kind, 2)
 		case g.r.IntN(5) == 0:
 			on = l + g.one(" < ", " >= ") + k.name
 		default:

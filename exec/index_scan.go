@@ -41,9 +41,8 @@ type indexScan struct {
 	want   int // rows of the chunk being filled
 }
 
-// scanIndex reads what the plan's index scan names; used is false when the table has to be read whole.
-func (x *oneShot) scanIndex(n *shotNode, v *Version, own *OwnRows) (used bool, err error) {
-	p := n.plan.Scan.Index
+// scanIndex reads what an index scan names, or what a join has narrowed it to; used is false when the table has to be read whole.
+func (x *oneShot) scanIndex(n *shotNode, v *Version, own *OwnRows, p *plan.IndexScan, by *narrowed) (used bool, err error) {
 	view := v.views[0]
 	lookup := p.Index != 0
 	switch {
@@ -59,8 +58,15 @@ func (x *oneShot) scanIndex(n *shotNode, v *Version, own *OwnRows) (used bool, e
 		}
 	}
 	s := &indexScan{x: x, n: n, plan: p, v: v, own: own, lookup: lookup, want: x.engine.cfg.ChunkRows}
-	if s.spans, err = x.spans(p); err != nil || len(s.spans) == 0 {
+	if by != nil {
+		for _, k := range by.keys {
+			s.spans = append(s.spans, keySpan{k, types.KeySuccessor(k)})
+		}
+	} else if s.spans, err = x.spans(p); err != nil {
 		return true, err
+	}
+	if len(s.spans) == 0 {
+		return true, nil
 	}
 	s.layout = v.Relation.Layout()
 	s.full = types.NewChunk(s.layout.Types)
@@ -71,7 +77,9 @@ func (x *oneShot) scanIndex(n *shotNode, v *Version, own *OwnRows) (used bool, e
 		}
 		return true, s.ordered(view)
 	}
-	if !lookup {
+	if by != nil && by.whole && p.Index == 0 {
+		err = s.get(by.keys)
+	} else if !lookup {
 		err = s.byKey(view)
 	} else if used, err = s.lookUp(view); err != nil || !used {
 		return used, err
@@ -276,21 +284,29 @@ func (s *indexScan) lookUp(view *state.View) (used bool, err error) {
 		return false, err
 	}
 	slices.SortFunc(keys, bytes.Compare) // as they lie in the table
-	for _, pk := range keys {
+	return true, s.get(keys)
+}
+
+// get reads rows by their primary keys.
+func (s *indexScan) get(keys [][]byte) error {
+	for i, pk := range keys {
+		if i%s.x.engine.cfg.ChunkRows == 0 && s.x.ctx.Err() != nil {
+			return context.Cause(s.x.ctx)
+		}
 		if s.own.Has(pk) {
 			continue
 		}
 		row, ok, err := s.v.Get(0, pk)
 		if err != nil {
-			return true, err
+			return err
 		}
 		if ok {
 			if err := s.add(row); err != nil {
-				return true, err
+				return err
 			}
 		}
 	}
-	return true, nil
+	return nil
 }
 
 // ownEntry is a row, of the session's transaction where nothing else is said, with its key in the index.

@@ -43,7 +43,7 @@ func (e *Engine) Run(ctx context.Context, q *Query) error {
 	if len(q.Plan.Fragments) != 1 {
 		return pgerr.Newf(pgerr.InternalError, "one-shot plan with %d fragments", len(q.Plan.Fragments))
 	}
-	x := &oneShot{engine: e, q: q, ctx: ctx}
+	x := &oneShot{engine: e, q: q, ctx: ctx, began: time.Now()}
 	defer x.close()
 	err := x.run()
 	if errors.Is(err, ErrDone) {
@@ -61,8 +61,12 @@ type oneShot struct {
 	q      *Query
 	ctx    context.Context //nolint:containedctx // lives exactly as long as Run
 	store  *state.Store
-	nodes  []*shotNode
+	nodes  []*shotNode // in the order in which they run
+	opened []op.Operator
+	began  time.Time
 	cancel func() bool
+	// narrowed holds the scans that a join reads by keys.
+	narrowed map[*plan.Node]*narrowed
 }
 
 // shotNode is an operator of a one-shot query; as an Emitter it passes rows to its parent.
@@ -122,17 +126,22 @@ func (x *oneShot) run() error {
 	if err := x.build(root.Inputs[0], top, 0); err != nil {
 		return err
 	}
-	for _, n := range x.nodes {
+	return x.drive(x.nodes)
+}
+
+// drive runs some of the operators of a query from their leaves to the final barrier.
+func (x *oneShot) drive(nodes []*shotNode) error {
+	for _, n := range nodes {
 		if n.feed != nil {
-			if err := profile.Run(n.counts, func() error { return n.feed(n) }); err != nil && !errors.Is(err, op.ErrEnough) {
+			if err := n.profile.Run(n.counts, func() error { return n.feed(n) }); err != nil && !errors.Is(err, op.ErrEnough) {
 				return err
 			}
 		}
 	}
-	b := checkpoint.Barrier{Epoch: x.q.Pinned.Epoch, Triggered: time.Now()}
-	for _, n := range x.nodes {
+	b := checkpoint.Barrier{Epoch: x.q.Pinned.Epoch, Triggered: x.began}
+	for _, n := range nodes {
 		if n.op != nil {
-			if err := profile.Run(n.counts, func() error { return n.op.Barrier(b, n) }); err != nil && !errors.Is(err, op.ErrEnough) {
+			if err := n.profile.Run(n.counts, func() error { return n.op.Barrier(b, n) }); err != nil && !errors.Is(err, op.ErrEnough) {
 				return err
 			}
 		}
@@ -143,15 +152,11 @@ func (x *oneShot) run() error {
 func (x *oneShot) build(pn *plan.Node, parent *shotNode, port int) error {
 	n := &shotNode{plan: pn, parent: parent, port: port, profile: x.q.Profile, counts: x.q.Profile.Node(pn)}
 	inTypes := make([][]types.Type, len(pn.Inputs))
-	for k := range pn.Inputs {
-		i := k
-		if pn.Kind == plan.KindJoin { // the left rows come last, so that the result has their order, as clients expect of small joins
-			i = len(pn.Inputs) - 1 - k
-		}
-		if err := x.build(pn.Inputs[i], n, i); err != nil {
-			return err
-		}
+	for i := range pn.Inputs {
 		inTypes[i] = pn.Inputs[i].Schema.Types()
+	}
+	if err := x.buildInputs(n); err != nil {
+		return err
 	}
 	var err error
 	switch pn.Kind {
@@ -168,6 +173,7 @@ func (x *oneShot) build(pn *plan.Node, parent *shotNode, port int) error {
 		n.feed = func(n *shotNode) error { return l.Run(x.opContext(n, nil), n) }
 	default:
 		if n.op, err = op.New(pn); err == nil {
+			x.opened = append(x.opened, n.op)
 			err = n.op.Open(x.opContext(n, inTypes))
 		}
 	}
@@ -175,6 +181,24 @@ func (x *oneShot) build(pn *plan.Node, parent *shotNode, port int) error {
 		return err
 	}
 	x.nodes = append(x.nodes, n)
+	return nil
+}
+
+func (x *oneShot) buildInputs(n *shotNode) error {
+	if n.plan.Kind == plan.KindJoin {
+		if l := x.chooseLookup(n.plan); l != nil {
+			return x.buildLookup(n, l)
+		}
+	}
+	for k := range n.plan.Inputs {
+		i := k
+		if n.plan.Kind == plan.KindJoin { // the left rows come last, so that the result has their order, as clients expect of small joins
+			i = len(n.plan.Inputs) - 1 - k
+		}
+		if err := x.build(n.plan.Inputs[i], n, i); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -191,10 +215,8 @@ func (x *oneShot) opContext(n *shotNode, in [][]types.Type) *op.Context {
 }
 
 func (x *oneShot) close() {
-	for _, n := range x.nodes {
-		if n.op != nil {
-			_ = n.op.Close() // nothing of a one-shot query survives it
-		}
+	for _, o := range x.opened {
+		_ = o.Close() // nothing of a one-shot query survives it
 	}
 	if x.store != nil {
 		_ = x.store.Close()
@@ -220,8 +242,12 @@ func (x *oneShot) scan(n *shotNode) error {
 	if s.Point != nil {
 		return x.point(n, v, own)
 	}
-	if s.Index != nil {
-		if used, err := x.scanIndex(n, v, own); used || err != nil {
+	if by := x.narrowed[n.plan]; by != nil {
+		if used, err := x.scanIndex(n, v, own, s.Probe, by); used || err != nil {
+			return err
+		}
+	} else if s.Index != nil {
+		if used, err := x.scanIndex(n, v, own, s.Index, nil); used || err != nil {
 			return err
 		}
 	}

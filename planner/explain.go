@@ -219,7 +219,9 @@ func (x *explainer) describe(n *plan.Node) (string, []string) {
 		case len(n.Scan.Point) > 0:
 			return "Point Read on " + n.Scan.Name, []string{"Key: " + exprList(n.Scan.Point, nil)}
 		case n.Scan.Index != nil:
-			return indexTitle(n.Scan), indexLines(n.Scan.Index)
+			return indexTitle(n.Scan), append(indexLines(n.Scan.Index), probeLine(n.Scan))
+		case n.Scan.Probe != nil:
+			return "Scan on " + n.Scan.Name, []string{probeLine(n.Scan)}
 		case strings.HasPrefix(n.Scan.Virtual, withTable):
 			return "CTE Scan on " + n.Scan.Name, nil
 		case n.Scan.Virtual != "":

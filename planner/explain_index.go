@@ -48,4 +48,12 @@ func indexLines(x *plan.IndexScan) []string {
 	return out
 }
 
+// probeLine shows how else a scan can be read; "" when in no other way.
+func probeLine(s *plan.Scan) string {
+	if s.Probe == nil {
+		return ""
+	}
+	return "By keys of the join, using " + s.Probe.Name + ", when they are few"
+}
+
 func keyName(i int) string { return "key " + strconv.Itoa(i+1) }

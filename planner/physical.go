@@ -378,7 +378,10 @@ func (ph *physical) session(n *node, need map[int]bool) *phys {
 func (ph *physical) agg(n *node) *phys {
 	need := map[int]bool{}
 	n.eachCol(func(c int) int { need[c] = true; return c })
-	in := ph.build(n.in[0], need)
+	in := ph.firstOfIndex(n, need)
+	if in == nil {
+		in = ph.build(n.in[0], need)
+	}
 	if len(n.group) == 0 && !n.global {
 		// DISTINCT over rows without columns: one group, but none without rows.
 		id := ph.md.add("?group?", types.Int4)

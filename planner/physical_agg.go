@@ -5,12 +5,43 @@ import (
 	"strings"
 
 	"github.com/streamdb/streamdb/planner/plan"
+	"github.com/streamdb/streamdb/sql/expr"
 	"github.com/streamdb/streamdb/types"
 )
 
 // closes reports whether an aggregation that groups by g emits its rows when the window that g ends closes.
 func (ph *physical) closes(g int, in *phys) bool {
 	return ph.b.o.EmitOnClose && in.wm[g] && ph.md.cols[g].window == g
+}
+
+// firstOfIndex gives the input of an aggregation that asks for nothing but the least or greatest value of all rows: the first row of an index in
+// that order. It returns nil when there is no such index.
+func (ph *physical) firstOfIndex(n *node, need map[int]bool) *phys {
+	if ph.b.stream || len(n.group) > 0 || len(n.aggs) != 1 || ph.o.off(ruleMinMax) {
+		return nil
+	}
+	c := n.aggs[0]
+	fn, _, _ := strings.Cut(c.fn, "(")
+	if fn != "min" && fn != "max" || len(c.args) != 1 || c.filter != 0 || c.typ.OID != ph.md.typ(c.args[0]).OID {
+		return nil
+	}
+	arg := ph.md.ref(c.args[0])
+	first := &node{op: opTopN, in: []*node{n.in[0]}, limit: intConst(types.Int8, 1)}
+	if !ph.md.cols[arg.Col].notNull {
+		first.in[0] = &node{op: opFilter, in: []*node{n.in[0]}, cond: &expr.Expr{Kind: expr.IsNotNull, Type: types.Bool, Args: []*expr.Expr{arg}}}
+	}
+	// Read backwards, an index has its NULLs first, where they are as a rule.
+	first.order = []sortKey{{col: arg.Col, desc: fn == "max", nullsFirst: fn == "max"}}
+	want := ph.wantOrder(first)
+	if want == nil {
+		return nil
+	}
+	p := ph.topN(first, need)
+	if !p.n.TopN.Early {
+		return nil
+	}
+	ph.o.fire(ruleMinMax)
+	return p
 }
 
 // partialAgg puts a partial aggregation of in below the exchange that n needs, where that is right: rows are only ever added, and sums of sums are

@@ -31,39 +31,21 @@ func (ph *physical) indexScan(n *node, cond *expr.Expr) *plan.IndexScan {
 		return nil
 	}
 	rel := n.rel
-	ids := make([]int, len(rel.Columns))
-	for i, s := range n.stored {
-		ids[s] = n.cols[i]
-	}
-	for i := range ids {
-		if ids[i] == 0 {
-			ids[i] = ph.md.add(rel.Columns[i].Name, rel.Columns[i].Type)
-		}
-	}
+	ids := ph.storedIDs(n)
 	conds := conjuncts(cond)
 	want := ph.wanted[n]
 	var best *indexPath
-	consider := func(x *RelIndex, primary bool) {
+	for _, x := range ph.indexesOf(rel) {
 		keys, err := ph.b.indexKeys(x, rel, ids)
 		if err != nil {
 			ph.b.fail(err)
 		}
 		if ok, err := ph.b.implied(x, rel, ids, conds); err != nil || !ok {
-			return
+			continue
 		}
-		if p := ph.pathOver(x, keys, ids, conds, want, primary); p != nil && (best == nil || p.score > best.score) {
+		if p := ph.pathOver(x, keys, ids, conds, want); p != nil && (best == nil || p.score > best.score) {
 			best = p
 		}
-	}
-	if rel.Constraint != "" {
-		pk := RelIndex{Name: rel.Constraint, Unique: true}
-		for _, k := range rel.Key {
-			pk.Keys = append(pk.Keys, RelIndexKey{Column: k})
-		}
-		consider(&pk, true)
-	}
-	for i := range rel.Indexes {
-		consider(&rel.Indexes[i], false)
 	}
 	if best == nil {
 		return nil
@@ -73,27 +55,65 @@ func (ph *physical) indexScan(n *node, cond *expr.Expr) *plan.IndexScan {
 	}
 	ph.o.fire(ruleIndexScans)
 	if rel.Kind == MaterializedView {
-		best.scan.Relation = best.scan.Index
-		if !slices.Contains(ph.indexes, best.scan.Relation) {
-			ph.indexes = append(ph.indexes, best.scan.Relation)
-		}
+		ph.useIndexOfView(&best.scan)
 	}
 	return &best.scan
 }
 
-// pathOver matches the conditions with the keys of an index: values of its first keys, then a range of the next one.
-func (ph *physical) pathOver(x *RelIndex, keys []*expr.Expr, ids []int, conds []*expr.Expr, want *wantedOrder, primary bool) *indexPath {
-	p := &indexPath{scan: plan.IndexScan{Index: x.ID, Name: x.Name}}
+// indexesOf are the ways into a relation: its primary key, as an index without a number, and its indexes.
+func (ph *physical) indexesOf(rel *Relation) []*RelIndex {
+	var out []*RelIndex
+	if rel.Constraint != "" {
+		pk := &RelIndex{Name: rel.Constraint, Unique: true}
+		for _, k := range rel.Key {
+			pk.Keys = append(pk.Keys, RelIndexKey{Column: k})
+		}
+		out = append(out, pk)
+	}
+	for i := range rel.Indexes {
+		out = append(out, &rel.Indexes[i])
+	}
+	return out
+}
+
+// storedIDs are the ids of all columns of the relation that n scans, also of those that it does not read.
+func (ph *physical) storedIDs(n *node) []int {
+	ids := make([]int, len(n.rel.Columns))
+	for i, s := range n.stored {
+		ids[s] = n.cols[i]
+	}
+	for i, c := range n.rel.Columns {
+		if ids[i] == 0 {
+			ids[i] = ph.md.add(c.Name, c.Type)
+		}
+	}
+	return ids
+}
+
+// useIndexOfView makes a scan one of the relation that is the index of a view, which is to be pinned with the view.
+func (ph *physical) useIndexOfView(s *plan.IndexScan) {
+	s.Relation = s.Index
+	if !slices.Contains(ph.indexes, s.Relation) {
+		ph.indexes = append(ph.indexes, s.Relation)
+	}
+}
+
+// pathOn is a scan of a whole index.
+func (ph *physical) pathOn(x *RelIndex, keys []*expr.Expr, ids []int) *plan.IndexScan {
+	s := &plan.IndexScan{Index: x.ID, Name: x.Name, Unique: x.Unique, NullsNotDistinct: x.NullsNotDistinct}
 	at := map[int]int{}
 	for i, id := range ids {
 		at[id] = i
 	}
 	for i, k := range keys {
-		p.scan.Keys = append(p.scan.Keys, plan.IndexKey{
-			Expr: mapCols(k, func(c int) int { return at[c] }), Desc: x.Keys[i].Desc, NullsFirst: x.Keys[i].NullsFirst,
-		})
+		s.Keys = append(s.Keys, plan.IndexKey{Expr: mapCols(k, func(c int) int { return at[c] }), Desc: x.Keys[i].Desc, NullsFirst: x.Keys[i].NullsFirst})
 	}
-	p.scan.Unique, p.scan.NullsNotDistinct = x.Unique, x.NullsNotDistinct
+	return s
+}
+
+// pathOver matches the conditions with the keys of an index: values of its first keys, then a range of the next one.
+func (ph *physical) pathOver(x *RelIndex, keys []*expr.Expr, ids []int, conds []*expr.Expr, want *wantedOrder) *indexPath {
+	p := &indexPath{scan: *ph.pathOn(x, keys, ids)}
 	single, ranges := true, 1
 	for _, k := range keys {
 		vals, array := ph.keyValues(k, conds)
@@ -121,7 +141,7 @@ func (ph *physical) pathOver(x *RelIndex, keys []*expr.Expr, ids []int, conds []
 	if p.score == 0 {
 		return nil
 	}
-	if primary {
+	if x.ID == 0 {
 		p.score++ // the rows lie there
 	}
 	return p

@@ -123,7 +123,7 @@ func (ph *physical) join(n *node, want, need map[int]bool) *phys {
 	semi := n.jtype == plan.Semi || n.jtype == plan.Anti
 
 	all := appendAll(l.ids, r.ids)
-	key := joinedKey(n.jtype, l, r, lk, rk, keys)
+	key := ph.joinedKey(n.jtype, l, r, lk, rk, keys)
 	visible := all
 	if semi {
 		visible = l.ids
@@ -155,6 +155,7 @@ func (ph *physical) join(n *node, want, need map[int]bool) *phys {
 		j.Output = pos
 	}
 	j.CloseKey = ph.closeKey(l, r, lk, rk)
+	ph.lookups(n, j, keys, [2]*phys{l, r})
 	p.n.Join = j
 	ph.joinProperties(p, n.jtype, l, r, lk, rk)
 	return ph.seal(p)
@@ -185,7 +186,7 @@ func (ph *physical) markPadded(p *phys) *phys {
 }
 
 // joinedKey is the stream key of a join: both keys, or one side's when the other side has at most one partner for each row.
-func joinedKey(t plan.JoinType, l, r *phys, lk, rk []int, keys []joinKey) []int {
+func (ph *physical) joinedKey(t plan.JoinType, l, r *phys, lk, rk []int, keys []joinKey) []int {
 	subset := func(key, of []int) bool {
 		set := toSet(of)
 		for _, k := range key {
@@ -198,27 +199,35 @@ func joinedKey(t plan.JoinType, l, r *phys, lk, rk []int, keys []joinKey) []int 
 	switch {
 	case t == plan.Semi || t == plan.Anti:
 		return l.key
-	case (t == plan.Inner || t == plan.Left) && subset(r.key, fixed(rk, keys, func(k joinKey) *expr.Expr { return k.r })):
+	case (t == plan.Inner || t == plan.Left) && subset(r.key, ph.fixed(rk, keys, func(k joinKey) *expr.Expr { return k.r })):
 		return l.key
-	case (t == plan.Inner || t == plan.Right) && subset(l.key, fixed(lk, keys, func(k joinKey) *expr.Expr { return k.l })):
+	case (t == plan.Inner || t == plan.Right) && subset(l.key, ph.fixed(lk, keys, func(k joinKey) *expr.Expr { return k.l })):
 		return r.key
 	}
 	return appendAll(l.key, r.key)
 }
 
 // fixed returns the key columns of a side and the columns that follow from them: those under a widening conversion.
-func fixed(cols []int, keys []joinKey, side func(joinKey) *expr.Expr) []int {
+func (ph *physical) fixed(cols []int, keys []joinKey, side func(joinKey) *expr.Expr) []int {
 	out := append([]int(nil), cols...)
 	for _, k := range keys {
-		e := side(k)
-		for e.Kind == expr.Call && len(e.Args) == 1 && widening(e.Args[0].Type.OID, e.Type.OID) {
-			e = e.Args[0]
-		}
-		if e.Kind == expr.Column {
+		if e := ph.widened(side(k)); e.Kind == expr.Column {
 			out = append(out, e.Col)
 		}
 	}
 	return out
+}
+
+// widened returns what e converts without making different values equal. Other functions of one argument between such types are none of that.
+func (ph *physical) widened(e *expr.Expr) *expr.Expr {
+	for e.Kind == expr.Call && len(e.Args) == 1 && widening(e.Args[0].Type.OID, e.Type.OID) {
+		c, err := ph.b.reg.Cast(e.Args[0], types.T(e.Type.OID), functions.Implicit)
+		if e.Func != expr.Retype && (err != nil || !sameExpr(c, e)) {
+			break
+		}
+		e = e.Args[0]
+	}
+	return e
 }
 
 // widening reports whether converting from one type to the other keeps different values different.

@@ -280,7 +280,7 @@ func (ph *physical) pointValue(s *node, k int, c *expr.Expr) *expr.Expr {
 
 // strip removes conversions that keep the value as it is.
 func strip(e *expr.Expr) *expr.Expr {
-	for e.Kind == expr.Call && len(e.Args) == 1 && e.Func == "$retype(any)" && textual(e.Type.OID) && textual(e.Args[0].Type.OID) {
+	for e.Kind == expr.Call && len(e.Args) == 1 && e.Func == expr.Retype && textual(e.Type.OID) && textual(e.Args[0].Type.OID) {
 		e = e.Args[0]
 	}
 	return e

@@ -121,7 +121,7 @@ func (ph *physical) branch(p *phys, n *node, k int, slots []types.Type, places, 
 // cheap reports whether evaluating the expressions more than once costs next to nothing.
 func cheap(es []*expr.Expr) bool {
 	for _, e := range es {
-		for e.Kind == expr.Call && len(e.Args) == 1 && e.Func == "$retype(any)" {
+		for e.Kind == expr.Call && len(e.Args) == 1 && e.Func == expr.Retype {
 			e = e.Args[0]
 		}
 		if e.Kind != expr.Column && e.Kind != expr.Const {

@@ -127,6 +127,8 @@ type Scan struct {
 	// Index, when set (one-shot plans), says which part of the relation to read, by its primary key or an index of it. All conditions are checked
 	// above: reading more rows than that is no mistake.
 	Index *IndexScan `json:"index,omitempty"`
+	// Probe, when set (one-shot plans), is what to read instead when a join above gives the values of its first keys: see Join.Lookups.
+	Probe *IndexScan `json:"probe,omitempty"`
 	// Rows of system relations are produced by the server: Virtual names them ("pg_catalog.pg_class").
 	Virtual string `json:"virtual,omitempty"`
 }
@@ -314,6 +316,15 @@ type Join struct {
 	// CloseKey, when set, is the position in the keys of a window column with a watermark on both sides: when both watermarks have passed
 	// the window of a key, paddings are emitted for rows that found no partner, once, and the rows are dropped. Later rows are late rows.
 	CloseKey *int `json:"close_key,omitempty"`
+	// Lookups (one-shot plans) are the sides that need not be read whole when the other one is small: rows that match nothing do not count.
+	Lookups []Lookup `json:"lookups,omitempty"`
+}
+
+// Lookup says that the scan at the bottom of a side of a join can be narrowed to the rows with the keys of the other side: of the first keys of
+// its Probe, key i is the join's key Keys[i].
+type Lookup struct {
+	Side int   `json:"side"` // 0: left
+	Keys []int `json:"keys"`
 }
 
 // TopN keeps rows [Offset, Offset+Limit) per group in Order, ties broken by the stream key of the input. Limit < 0: no limit.
