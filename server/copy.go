@@ -239,10 +239,16 @@ func (d *dispatch) copyFrom(st *sql.Copy, rel *planner.Relation, o *copyOptions)
 	if opts.Format == pgcopy.Binary {
 		format = pgwire.FormatBinary
 	}
-	in, err := d.w.CopyIn(format, len(cols))
+	client, err := d.w.CopyIn(format, len(cols))
 	if err != nil {
 		return err
 	}
+	in := &countedInput{CopyReader: client}
+	defer func() {
+		if in.bytes >= largeInput {
+			ss.srv.giveBack()
+		}
+	}()
 	data := &copyData{VirtualTables: &systemTables{ss: ss}, dec: pgcopy.NewDecoder(d.ctx, in, rel.Name, opts, cols, ss.Format()), cols: cols}
 	c := &changer{d: d, p: p, obj: obj, virtual: data, place: data.place}
 	if err := c.runLocked(true); err != nil {

@@ -100,6 +100,7 @@ type Server struct {
 	configured atomic.Int64 // when rules and certificates were last read, µs since 2000-01-01 UTC
 	ready      atomic.Bool
 	statements atomic.Int64
+	givingBack atomic.Bool
 
 	ctx      context.Context //nolint:containedctx // ends when the server stops
 	cancel   context.CancelFunc

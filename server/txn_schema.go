@@ -151,7 +151,7 @@ func (s *schemaTx) terms(snap *catalog.Snapshot) []exec.Terms {
 func (ss *session) mayCommit(ctx context.Context, writes []exec.TableWrite) (done func(), err error) {
 	var ids []uint64
 	for i := range writes {
-		if len(writes[i].Changes) > 0 {
+		if len(writes[i].Changes) > 0 || writes[i].Bulk != nil {
 			ids = append(ids, writes[i].Table.ID)
 		}
 	}
