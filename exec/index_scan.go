@@ -151,7 +151,7 @@ func (x *oneShot) bounded(p *plan.IndexScan, prefix []byte) (s keySpan, ok bool,
 		if b.bound == nil {
 			continue
 		}
-		d, err := expr.EvalConst(b.bound.Value, x.q.Env, x.engine.cfg.Lib)
+		d, err := expr.EvalConst(b.bound.Value, &x.env, x.engine.cfg.Lib)
 		if err != nil || d.Null {
 			return s, false, err
 		}
@@ -175,7 +175,7 @@ func (x *oneShot) bounded(p *plan.IndexScan, prefix []byte) (s keySpan, ok bool,
 func (x *oneShot) values(t types.Type, vals []*expr.Expr) ([]types.Datum, error) {
 	var out []types.Datum
 	for _, e := range vals {
-		d, err := expr.EvalConst(e, x.q.Env, x.engine.cfg.Lib)
+		d, err := expr.EvalConst(e, &x.env, x.engine.cfg.Lib)
 		if err != nil {
 			return nil, err
 		}

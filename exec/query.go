@@ -44,6 +44,10 @@ func (e *Engine) Run(ctx context.Context, q *Query) error {
 		return pgerr.Newf(pgerr.InternalError, "one-shot plan with %d fragments", len(q.Plan.Fragments))
 	}
 	x := &oneShot{engine: e, q: q, ctx: ctx, began: time.Now()}
+	if q.Env != nil {
+		x.env = *q.Env
+	}
+	x.env.Interrupt = expr.InterruptedBy(ctx)
 	defer x.close()
 	err := x.run()
 	if errors.Is(err, ErrDone) {
@@ -59,6 +63,7 @@ func (e *Engine) Run(ctx context.Context, q *Query) error {
 type oneShot struct {
 	engine *Engine
 	q      *Query
+	env    expr.Env        // of q, interrupted by ctx
 	ctx    context.Context //nolint:containedctx // lives exactly as long as Run
 	store  *state.Store
 	nodes  []*shotNode // in the order in which they run
@@ -118,11 +123,7 @@ func (x *oneShot) run() error {
 	if profile != nil {
 		top.counts.Loops++
 	}
-	polls := 0
-	x.cancel = func() bool {
-		polls++
-		return x.ctx.Err() != nil
-	}
+	x.cancel = func() bool { return x.ctx.Err() != nil }
 	if err := x.build(root.Inputs[0], top, 0); err != nil {
 		return err
 	}
@@ -209,7 +210,7 @@ func (x *oneShot) opContext(n *shotNode, in [][]types.Type) *op.Context {
 	}
 	return &op.Context{
 		Node: pn, InputTypes: in, Parallelism: 1, Groups: state.Range{From: 0, To: uint16(x.engine.cfg.MaxPar)}, Store: x.store,
-		Lib: x.engine.cfg.Lib, Env: x.q.Env, Errors: shotErrors{}, OneShot: true, Cancelled: x.cancel,
+		Lib: x.engine.cfg.Lib, Env: &x.env, Errors: shotErrors{}, OneShot: true, Cancelled: x.cancel,
 		Profile: n.profile, Self: n.counts,
 	}
 }
@@ -328,7 +329,7 @@ func (x *oneShot) point(n *shotNode, v *Version, own *OwnRows) error {
 	key := make([]types.Datum, len(n.plan.Scan.Point))
 	var enc []byte
 	for i, e := range n.plan.Scan.Point {
-		d, err := expr.EvalConst(e, x.q.Env, x.engine.cfg.Lib)
+		d, err := expr.EvalConst(e, &x.env, x.engine.cfg.Lib)
 		if err != nil {
 			return err
 		}

@@ -87,6 +87,9 @@ func (x *exprCtx) bind(e ast.ExprNode) (*expr.Expr, error) { return x.bindView(p
 
 func (x *exprCtx) bindView(v pgext.Expr) (*expr.Expr, error) {
 	b := x.b
+	if err := b.o.Env.Interrupted(); err != nil {
+		return nil, err
+	}
 	switch e := v.(type) {
 	case *pgext.Const:
 		return b.constant(e)
@@ -368,6 +371,13 @@ func (x *exprCtx) logic(e *pgext.Logic) (*expr.Expr, error) {
 
 // fail aborts binding with an internal inconsistency; entries recover it.
 func (b *binder) fail(err error) { panic(pgerr.From(err)) }
+
+// poll ends the planning of a statement that was cancelled or ran out of time.
+func (b *binder) poll() {
+	if err := b.o.Env.Interrupted(); err != nil {
+		b.fail(err)
+	}
+}
 
 // mustOp builds an operator that the planner itself needs.
 func (b *binder) mustOp(name string, args ...*expr.Expr) *expr.Expr {

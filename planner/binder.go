@@ -152,6 +152,9 @@ func (b *binder) queryOnce(q *pgext.Query, ev *env, keepUnknown bool) (*bound, e
 		return nil, pgerr.Newf(pgerr.StatementTooComplex, "the statement expands to more than %d queries", maxBoundQueries).
 			WithHint("Keep the rows of a view or WITH query that is referenced many times in a table or materialized view.")
 	}
+	if err := b.o.Env.Interrupted(); err != nil {
+		return nil, err
+	}
 	if err := b.lockForm(q); err != nil {
 		return nil, err
 	}

@@ -22,6 +22,7 @@ func (o *optimizer) decorrelate(n *node) *node {
 	if n.op != opApply {
 		return n
 	}
+	o.b.poll()
 	l, r := n.in[0], n.in[1]
 	outer := correlated(r, toSet(l.out()))
 	if len(outer) == 0 {

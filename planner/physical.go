@@ -243,6 +243,7 @@ func (ph *physical) compute(p *phys, ids []int, exprs []*expr.Expr) *phys {
 
 // build makes the plan of n. want are the columns that the consumer needs.
 func (ph *physical) build(n *node, want map[int]bool) *phys {
+	ph.b.poll()
 	if ph.sub != nil && !ph.sub.dependent(n) {
 		return ph.sub.input(n, want)
 	}

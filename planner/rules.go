@@ -79,6 +79,7 @@ func (o *optimizer) optimize(n *node, want []int) (*node, error) {
 			continue
 		}
 		o.cur = r.name
+		o.b.poll()
 		n = r.apply(o, n)
 		if err := o.verify(n, want); err != nil {
 			return nil, err

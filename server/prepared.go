@@ -44,7 +44,9 @@ type prepared struct {
 }
 
 // Prepare implements pgwire.Session.
-func (ss *session) Prepare(_ context.Context, name, text string, oids []uint32) error {
+func (ss *session) Prepare(ctx context.Context, name, text string, oids []uint32) error {
+	_, cancel := ss.withTimeout(ctx)
+	defer cancel()
 	p, err := ss.parsePrepared(name, text, oids)
 	if err != nil {
 		ss.fail()
@@ -222,7 +224,9 @@ func formatOf(formats []pgwire.Format, i int) pgwire.Format {
 }
 
 // Bind implements pgwire.Session.
-func (ss *session) Bind(_ context.Context, name, stmt string, paramFormats []pgwire.Format, values [][]byte, resultFormats []pgwire.Format) error {
+func (ss *session) Bind(ctx context.Context, name, stmt string, paramFormats []pgwire.Format, values [][]byte, resultFormats []pgwire.Format) error {
+	_, cancel := ss.withTimeout(ctx)
+	defer cancel()
 	err := ss.bind(name, stmt, paramFormats, values, resultFormats)
 	if err != nil {
 		ss.fail()

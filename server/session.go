@@ -53,7 +53,7 @@ func (s *Server) NewSession(ctx context.Context, p pgwire.StartupParams, n pgwir
 		return nil, err
 	}
 	ss := &session{
-		guest: role == nil, srv: s, ctx: ctx, notifier: n, params: p, vars: s.newSessionVars(p.User), prepared: map[string]*prepared{}, portals: map[string]*portal{}, began: time.Now(),
+		guest: role == nil, srv: s, ctx: ctx, stmtCtx: ctx, notifier: n, params: p, vars: s.newSessionVars(p.User), prepared: map[string]*prepared{}, portals: map[string]*portal{}, began: time.Now(),
 	}
 	ss.vars.mayBecome = ss.mayBecome
 	ss.vars.isSuper = ss.super
@@ -127,6 +127,7 @@ func (ss *session) TxStatus() byte {
 
 // Close implements pgwire.Session.
 func (ss *session) Close() {
+	ss.stmtCtx = context.WithoutCancel(ss.ctx)
 	ss.closePortals(func(*portal) bool { return true })
 	ss.rollbackSchema()
 	ss.tx.release()
@@ -153,6 +154,7 @@ func (ss *session) fail() {
 
 // SimpleQuery implements pgwire.Session.
 func (ss *session) SimpleQuery(ctx context.Context, text string, w pgwire.ResultWriter) error {
+	ss.stmtCtx = ctx
 	delete(ss.prepared, "")
 	ss.closePortal("")
 	stmts, err := sql.Parse(text)
@@ -213,9 +215,12 @@ func (ss *session) withTimeout(ctx context.Context) (context.Context, context.Ca
 	if d <= 0 {
 		return ctx, func() {}
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, d, pgerr.Newf(pgerr.QueryCanceled, "canceling statement due to statement timeout"))
-	ss.stmtCtx = ctx
-	return ctx, cancel
+	timed, cancel := context.WithTimeoutCause(ctx, d, pgerr.Newf(pgerr.QueryCanceled, "canceling statement due to statement timeout"))
+	ss.stmtCtx = timed
+	return timed, func() {
+		cancel()
+		ss.stmtCtx = ctx
+	}
 }
 
 func endsTx(st sql.Statement) bool {
@@ -232,6 +237,7 @@ func (ss *session) env(args []types.Datum) *expr.Env {
 		Format: ss.Format(), Params: args, TxnTime: ss.tx.at.Sub(pgEpoch).Microseconds(), StmtTime: time.Since(pgEpoch).Microseconds(),
 		User: ss.vars.currentUser(), SessionUser: ss.vars.vals["session_authorization"], Database: databaseName, Schemas: ss.vars.searchPath(), Settings: ss.vars.lookup,
 		Catalog: ss.catalogInfo(), SessionID: ss.params.ProcessID, Sequences: &ss.sequences, Session: &actions{ss: ss, ctx: ss.stmtCtx},
+		Interrupt: expr.InterruptedBy(ss.stmtCtx),
 	}
 }
 
@@ -259,6 +265,7 @@ func (ss *session) resolve(n sql.Name) (*catalog.Object, bool) {
 
 // Sync implements pgwire.Session.
 func (ss *session) Sync(ctx context.Context) error {
+	ss.stmtCtx = ctx
 	if ss.tx.explicit {
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 // once at compilation.
 type builder struct {
 	lib Library
+	env *Env // of constants: nothing but what interrupts them
 }
 
 // build returns the node of e and whether it is the same for all rows of a chunk. A constant node must be wrapped with once before
@@ -78,7 +79,7 @@ func (b *builder) immutable(e *Expr) bool {
 // fold computes a constant node now. One that fails stays as it is: it may never be evaluated.
 func (b *builder) fold(n node, e *Expr) node {
 	var errs RowErrors
-	x := run{c: &types.Chunk{N: 1}, n: 1, errs: &errs}
+	x := run{c: &types.Chunk{N: 1}, n: 1, env: b.env, errs: &errs}
 	a := n.eval(&x, nil)
 	if len(errs.Rows) > 0 {
 		return n
@@ -297,7 +298,13 @@ func (n *callNode) eval(x *run, rows []uint16) Arg {
 	if n.f.Total && n.frame.Rows != nil && len(n.frame.Rows)*4 > x.n {
 		n.frame.Rows = nil
 	}
-	n.f.Kernel(&n.frame, n.vals, out)
+	if err := x.env.Interrupted(); err != nil {
+		for i := range n.frame.Len() {
+			n.frame.Fail(out, n.frame.Row(i), err)
+		}
+	} else {
+		n.f.Kernel(&n.frame, n.vals, out)
+	}
 	n.frame.Env, n.frame.Errs = nil, nil
 	return NewArg(out)
 }

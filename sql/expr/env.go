@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"context"
 	"time"
 
 	"github.com/streamdb/streamdb/types"
@@ -21,6 +22,26 @@ type Env struct {
 	SessionID   int32       // pg_backend_pid()
 	Sequences   Sequences   // nil inside jobs
 	Session     SessionActions
+	// Interrupt returns why the evaluation has to end, nil while it may go on; itself nil inside jobs. Cheap and safe for concurrent use.
+	Interrupt func() error
+}
+
+// Interrupted returns why the evaluation has to end, nil while it may go on.
+func (e *Env) Interrupted() error {
+	if e == nil || e.Interrupt == nil {
+		return nil
+	}
+	return e.Interrupt()
+}
+
+// InterruptedBy is the Interrupt of what ends with a context.
+func InterruptedBy(ctx context.Context) func() error {
+	return func() error {
+		if ctx.Err() == nil {
+			return nil
+		}
+		return context.Cause(ctx)
+	}
 }
 
 // Sequences is what the functions of sequences do; sequences are named by OID. Safe for concurrent use.

@@ -98,6 +98,20 @@ func (f *Frame) Fail(out *types.Vector, r int, err error) {
 	out.SetNull(r)
 }
 
+// Interrupted returns why the statement has to end, nil while it may go on. Functions that may work long on one value ask for it.
+func (f *Frame) Interrupted() error { return f.Env.Interrupted() }
+
+// Interruptible calls Interrupted once in interruptEvery steps of a loop.
+func (f *Frame) Interruptible(step int) error {
+	if step%interruptEvery != interruptEvery-1 {
+		return nil
+	}
+	return f.Env.Interrupted()
+}
+
+// interruptEvery is how many short steps are done between two looks for a cancellation.
+const interruptEvery = 1024
+
 // Format returns the text format of the environment, the default one without an environment.
 func (f *Frame) Format() *types.Format { return f.Env.format() }
 

@@ -158,6 +158,9 @@ func (p *Program) Filter(c *types.Chunk, env *Env, errs *RowErrors, sel []uint16
 // EvalConst computes an expression without columns.
 func EvalConst(e *Expr, env *Env, lib Library) (types.Datum, error) {
 	b := builder{lib: lib}
+	if env != nil && env.Interrupt != nil {
+		b.env = &Env{Interrupt: env.Interrupt}
+	}
 	root, _, err := b.build(e)
 	if err != nil {
 		return types.Datum{}, err

@@ -129,7 +129,11 @@ func each(fn func(c *call) error) expr.Kernel {
 		c := call{f: f, args: args, out: out}
 		for i := range f.Len() {
 			c.row = f.Row(i)
-			if err := fn(&c); err != nil {
+			err := f.Interrupted()
+			if err == nil {
+				err = fn(&c)
+			}
+			if err != nil {
 				f.Fail(out, c.row, err)
 			}
 		}

@@ -412,7 +412,10 @@ func (c *call) substitute(replace bool) error {
 	d := c.datum(1)
 	out := a
 	out.Elems = nil
-	for _, e := range a.Elems {
+	for i, e := range a.Elems {
+		if err := c.f.Interruptible(i); err != nil {
+			return err
+		}
 		if sameElem(e, d) {
 			if !replace {
 				continue
@@ -456,13 +459,13 @@ func arrayToString(c *call) error {
 }
 
 // splitFields is string_to_array: a NULL separator splits into characters, an empty one not at all.
-func splitFields(c *call) (out []types.Datum, null bool) {
+func splitFields(c *call) (out []types.Datum, null bool, err error) {
 	if c.null(0) {
-		return nil, true
+		return nil, true, nil
 	}
 	s := c.str(0)
 	if s == "" {
-		return nil, false
+		return nil, false, nil
 	}
 	var parts []string
 	switch {
@@ -473,18 +476,24 @@ func splitFields(c *call) (out []types.Datum, null bool) {
 	default:
 		parts = strings.Split(s, c.str(1))
 	}
-	for _, p := range parts {
+	for i, p := range parts {
+		if err := c.f.Interruptible(i); err != nil {
+			return nil, false, err
+		}
 		d := textDatum(p)
 		if c.has(2) && !c.null(2) && p == c.str(2) {
 			d = types.NullDatum(types.Text)
 		}
 		out = append(out, d)
 	}
-	return out, false
+	return out, false, nil
 }
 
 func stringToArray(c *call) error {
-	parts, null := splitFields(c)
+	parts, null, err := splitFields(c)
+	if err != nil {
+		return err
+	}
 	if null {
 		c.setNull()
 		return nil

@@ -80,7 +80,7 @@ func mathFunctions() []entry {
 		fn("degrees(float8)", "degrees(0.5)", f1(func(v float64) float64 { return v / (math.Pi / 180) })),
 		fn("radians(float8)", "radians(45)", f1(func(v float64) float64 { return v * (math.Pi / 180) })),
 		fn("atan2(float8,float8)", "atan2(1,2)", map2(floatSlot, floatSlot, floatSlot, math.Atan2)),
-		fn("factorial(int8)", "factorial(20)", map1e(intSlot, numSlot, factorial)),
+		fn("factorial(int8)", "factorial(20)", ctx1(intSlot, numSlot, factorial)),
 		fn("width_bucket(float8,float8,float8,int4)", "width_bucket(5.35::float8,0.024,10.06,5)", each(widthBucketFloat)),
 		fn("width_bucket(numeric,numeric,numeric,int4)", "width_bucket(5.35,0.024,10.06,5)", each(widthBucketNumeric)),
 	}
@@ -221,7 +221,7 @@ func power(a, b float64) (float64, error) {
 // maxFactorial is the largest argument whose factorial a numeric holds.
 const maxFactorial = 32177
 
-func factorial(n int64) (types.Numeric, error) {
+func factorial(f *expr.Frame, n int64) (types.Numeric, error) {
 	switch {
 	case n < 0:
 		return types.Numeric{}, pgerr.Newf(pgerr.NumericValueOutOfRange, "factorial of a negative number is undefined")
@@ -230,6 +230,9 @@ func factorial(n int64) (types.Numeric, error) {
 	}
 	r := types.NumericFromInt64(1)
 	for i := int64(2); i <= n; i++ {
+		if err := f.Interruptible(int(i)); err != nil {
+			return r, err
+		}
 		var err error
 		if r, err = types.NumMul(r, types.NumericFromInt64(i)); err != nil {
 			return r, err

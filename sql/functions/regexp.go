@@ -60,6 +60,7 @@ func compiled(f *expr.Frame, source, flags string) (*pattern, error) {
 	cache, _ := f.State.(regexCache)
 	key := flags + "\x00" + source
 	if re, ok := cache[key]; ok {
+		re.within(f)
 		return re, nil
 	}
 	re, err := compileRegexp(source, flags)
@@ -71,6 +72,7 @@ func compiled(f *expr.Frame, source, flags string) (*pattern, error) {
 		f.State = cache
 	}
 	cache[key] = re
+	re.within(f)
 	return re, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/dlclark/regexp2"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/sql/expr"
 )
 
 const (
@@ -27,6 +28,13 @@ type pattern struct {
 	empty  *emptyMatches // of linear, nil when it cannot match the empty string
 	back   *backtracker
 	words  bool // there are boundaries of words: linear knows those of ASCII
+}
+
+// within makes a long search end when the evaluation does.
+func (p *pattern) within(f *expr.Frame) {
+	if p.back != nil {
+		p.back.interrupted = f.Interrupted
+	}
 }
 
 // backtracks reports whether to look for the pattern in s with the matcher that backtracks.
@@ -161,10 +169,11 @@ func (p *pattern) findAll(s string, from, n int) ([][]int, error) {
 
 // backtracker matches with back references and look-around.
 type backtracker struct {
-	source  string
-	re      *regexp2.Regexp
-	longest bool                    // the longest of the leftmost matches is taken
-	longer  map[int]*regexp2.Regexp // source, at the start of the search, with at most so many characters behind the match
+	source      string
+	re          *regexp2.Regexp
+	interrupted func() error            // of the environment in which it is used, or nil
+	longest     bool                    // the longest of the leftmost matches is taken
+	longer      map[int]*regexp2.Regexp // source, at the start of the search, with at most so many characters behind the match
 }
 
 func compileBacktracker(source string, longest bool) (*backtracker, error) {
@@ -189,6 +198,11 @@ func (b *backtracker) all(s string, from, n int, extend bool) ([][]int, error) {
 	offsets = append(offsets, len(s))
 	var out [][]int
 	for at := start; at <= len(text) && (n < 0 || len(out) < n); {
+		if b.interrupted != nil {
+			if err := b.interrupted(); err != nil {
+				return nil, err
+			}
+		}
 		m, err := b.search(b.re, text, at, deadline)
 		if err != nil {
 			return nil, err

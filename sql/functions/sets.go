@@ -202,8 +202,8 @@ func seriesTime(zoned bool) expr.SetKernel {
 }
 
 func stringToTable(c *call) ([][]types.Datum, error) {
-	parts, _ := splitFields(c)
-	return single(parts), nil
+	parts, _, err := splitFields(c)
+	return single(parts), err
 }
 
 func regexpTable(c *call) ([][]types.Datum, error) {
