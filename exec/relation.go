@@ -201,8 +201,8 @@ func (r *Relation) Latest() *Version {
 type Pinned struct {
 	Epoch    uint64
 	Versions map[uint64]*Version
-	// Stale names relations that could not take part in the common epoch because they do not advance; their newest version is used.
-	Stale []string
+	// Stale are the ids of relations that could not take part in the common epoch because they do not advance; their newest version is used.
+	Stale []uint64
 }
 
 // Release gives all pins back.
@@ -453,7 +453,7 @@ func (e *Engine) tryPin(rels []*Relation, minEpoch uint64, all bool) *Pinned {
 		if !waitsFor(r, all) {
 			if v := r.Latest(); v != nil {
 				p.Versions[r.ID] = v
-				p.Stale = append(p.Stale, r.Name)
+				p.Stale = append(p.Stale, r.ID)
 				continue
 			}
 			if r.job.terminal() {

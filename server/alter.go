@@ -66,6 +66,9 @@ func (d *dispatch) alter(st *sql.AlterObject) error {
 		return d.complete(tag)
 	}
 	if !ok {
+		if err := notMine(st.Name); err != nil {
+			return err
+		}
 		if !st.IfExists {
 			return atNowhere(undefinedRelation(st.Name))
 		}

@@ -79,7 +79,7 @@ func (d *dispatch) comment(st *sql.CommentOn) error {
 			c.KeyComment = text
 			return change(func(tx *catalog.Tx) error { return tx.Replace(&c) })
 		}
-		return atNowhere(undefinedRelation(st.Name))
+		return unchangeable(st.Name)
 	}
 	if want, ok := dropKinds[st.Kind]; ok && o.Kind != want {
 		return pgerr.Newf(pgerr.WrongObjectType, "%q is not %s %s", name, article(string(st.Kind)), st.Kind)

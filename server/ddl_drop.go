@@ -87,6 +87,11 @@ func (d *dispatch) drop(st *sql.Drop) error {
 			targets = append(targets, thing{kind: thingSchema, schema: space})
 			continue
 		}
+		if _, ok := d.ss.resolve(n); !ok && st.Kind != sql.KindIndex {
+			if err := notMine(n); err != nil {
+				return err
+			}
+		}
 		if _, ok := snap.Namespace(n.Schema); !ok && n.Schema != "" && (n.Schema != catalog.TemporaryAlias || d.ss.vars.temporary == "") {
 			if !st.IfExists {
 				return pgerr.Newf(pgerr.InvalidSchemaName, "schema %q does not exist", n.Schema)

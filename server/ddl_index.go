@@ -89,7 +89,7 @@ func accessMethod(st *sql.CreateIndex) (string, error) {
 func (d *dispatch) indexTable(n sql.Name) (*catalog.Object, error) {
 	o, ok := d.ss.resolve(n)
 	if !ok {
-		return nil, atNowhere(undefinedRelation(n))
+		return nil, unchangeable(n)
 	}
 	switch o.Kind {
 	case catalog.Table, catalog.MaterializedView:

@@ -656,7 +656,7 @@ func (d *dispatch) truncate(st *sql.Truncate) error {
 	for _, n := range st.Tables {
 		o, ok := d.ss.resolve(n)
 		if !ok {
-			return atNowhere(undefinedRelation(n))
+			return unchangeable(n)
 		}
 		if o.Kind != catalog.Table {
 			return pgerr.Newf(pgerr.WrongObjectType, "%q is not a table", n.Name)
@@ -688,6 +688,22 @@ func qualified(o *catalog.Object) string {
 
 func undefinedRelation(n sql.Name) error {
 	return pgerr.Newf(pgerr.UndefinedTable, "relation %q does not exist", n.Key()).At(n.Pos)
+}
+
+// notMine refuses to change a relation of the system, nil for all others: where a name is none of the database's own it may be one of these.
+func notMine(n sql.Name) error {
+	if _, ok := lookupSystem(n.Schema, n.Name); !ok {
+		return nil
+	}
+	return denied("permission denied: %q is a system catalog", n.Name)
+}
+
+// unchangeable is the error of a statement that would change a relation which the database does not have.
+func unchangeable(n sql.Name) error {
+	if err := notMine(n); err != nil {
+		return err
+	}
+	return atNowhere(undefinedRelation(n))
 }
 
 // atNowhere takes the position from an error of a statement for which PostgreSQL reports none.

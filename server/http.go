@@ -58,7 +58,7 @@ func (s *Server) httpJobs(w http.ResponseWriter, _ *http.Request) {
 	jobs := []httpJob{}
 	for _, j := range s.engine.Jobs() {
 		h := httpJob{
-			ID: strconv.FormatUint(j.Spec.ID, 10), Name: j.Spec.Name, Status: j.Status().String(), Epoch: j.Epoch(), Parallelism: j.Parallelism(),
+			ID: strconv.FormatUint(j.Spec.ID, 10), Name: s.jobName(j), Status: j.Status().String(), Epoch: j.Epoch(), Parallelism: j.Parallelism(),
 			StateBytes: exec.StateBytes(j.Metrics()),
 		}
 		if err := j.Err(); err != nil {
@@ -154,7 +154,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		gauge("last_checkpoint_timestamp_seconds", "When the newest completed checkpoint was published.", float64(st.LastCompletedAt.Unix()), nil, nil)
 	}
 	for _, j := range s.engine.Jobs() {
-		l := []string{j.Spec.Name}
+		l := []string{s.jobName(j)}
 		up := 0.0
 		if j.Status() == exec.JobRunning {
 			up = 1

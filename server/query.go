@@ -160,8 +160,15 @@ func (ss *session) pin(ctx context.Context, ids, indexes []uint64) (pins *exec.P
 // warnAbout tells the reader of views that miss rows or lag behind, or fails where the view asks for that.
 // read are the relations of the statement: a block's snapshot holds others too.
 func (ss *session) warnAbout(pins *exec.Pinned, read []uint64) error {
-	for _, name := range pins.Stale {
-		if err := ss.notice("WARNING", pgerr.Warning, "materialized view %q does not advance at present: its rows are those of an earlier moment", name); err != nil {
+	snap := ss.snapshot()
+	name := func(id uint64) string {
+		if o, ok := snap.Get(id); ok {
+			return o.Name
+		}
+		return "" // its reader holds what it read before somebody dropped it
+	}
+	for _, id := range pins.Stale {
+		if err := ss.notice("WARNING", pgerr.Warning, "materialized view %q does not advance at present: its rows are those of an earlier moment", name(id)); err != nil {
 			return err
 		}
 	}
@@ -178,7 +185,7 @@ func (ss *session) warnAbout(pins *exec.Pinned, read []uint64) error {
 		if j.Raises() {
 			for _, r := range j.Errors() {
 				if !r.Late {
-					return pgerr.Newf(r.Code, "%s", r.Message).WithDetail("Row %s of materialized view %q.", r.Row, v.Relation.Name)
+					return pgerr.Newf(r.Code, "%s", r.Message).WithDetail("Row %s of materialized view %q.", r.Row, name(id))
 				}
 			}
 		}
@@ -186,7 +193,7 @@ func (ss *session) warnAbout(pins *exec.Pinned, read []uint64) error {
 		if n == 1 {
 			are, their = "row is", "its"
 		}
-		if err := ss.notice("WARNING", pgerr.Warning, "%d %s missing from materialized view %q because %s evaluation failed; see streamdb.errors", n, are, v.Relation.Name, their); err != nil {
+		if err := ss.notice("WARNING", pgerr.Warning, "%d %s missing from materialized view %q because %s evaluation failed; see streamdb.errors", n, are, name(id), their); err != nil {
 			return err
 		}
 	}
