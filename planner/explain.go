@@ -475,6 +475,13 @@ func (x *explainer) topN(n, in *plan.Node, state func(string) string) (string, [
 	if limit != "" && t.WithTies {
 		limit += " with ties"
 	}
+	if t.Dense {
+		limit += " values, with ties"
+	}
+	keeps := "all rows, ordered"
+	if in.AppendOnly && t.Limit >= 0 {
+		keeps = "rows that can be shown, ordered"
+	}
 	offset := ""
 	if t.Offset > 0 {
 		offset = fmt.Sprint(t.Offset)
@@ -484,6 +491,6 @@ func (x *explainer) topN(n, in *plan.Node, state func(string) string) (string, [
 	}
 	return title, []string{
 		labelled("Per Group", columnList(in, t.GroupBy)), labelled("Sort Key", sortList(in, t.Order)),
-		labelled("Limit", limit), labelled("Offset", offset), closingLine(in, t.OnClose), state("all rows, ordered"),
+		labelled("Limit", limit), labelled("Offset", offset), labelled("Ranks", strings.Join(t.Ranks, ", ")), closingLine(in, t.OnClose), state(keeps),
 	}
 }

@@ -65,9 +65,10 @@ type node struct {
 	order         []sortKey // topn, over
 	limit, offset *expr.Expr
 	withTies      bool
+	dense         bool // topn: the limit counts rows with equal keys once
 
-	partition []int // over, session
-	over      []overCall
+	partition []int      // over, session
+	over      []overCall // topn: ranks
 
 	branches [][]int // union, recurse: per input, its column for each element of cols
 
@@ -149,7 +150,7 @@ func (n *node) out() []int {
 	switch n.op {
 	case opScan, opSource, opValues, opSeries, opProject, opUnion, opRecurse, opWork:
 		return n.cols
-	case opFilter, opWatermark, opTopN:
+	case opFilter, opWatermark:
 		return n.in[0].out()
 	}
 	return n.appendOut(nil)
@@ -160,7 +161,7 @@ func (n *node) appendOut(out []int) []int {
 	switch n.op {
 	case opScan, opSource, opValues, opSeries, opProject, opUnion, opRecurse, opWork:
 		return append(out, n.cols...)
-	case opFilter, opWatermark, opTopN:
+	case opFilter, opWatermark:
 		return n.in[0].appendOut(out)
 	case opUnnest:
 		return append(append(n.in[0].appendOut(out), n.added...), n.ordinal)
@@ -171,7 +172,7 @@ func (n *node) appendOut(out []int) []int {
 		for _, c := range n.aggs {
 			out = append(out, c.id)
 		}
-	case opOver:
+	case opOver, opTopN:
 		out = n.in[0].appendOut(out)
 		for _, c := range n.over {
 			out = append(out, c.id)
@@ -298,7 +299,7 @@ func (n *node) eachMade(f func(int) int) {
 		for i := range n.aggs {
 			n.aggs[i].id = f(n.aggs[i].id)
 		}
-	case opOver:
+	case opOver, opTopN:
 		for i := range n.over {
 			n.over[i].id = f(n.over[i].id)
 		}

@@ -446,8 +446,16 @@ func (ph *physical) topN(n *node, need map[int]bool) *phys {
 	} else {
 		in = ph.require(in, distHash, n.group, need)
 	}
-	p := ph.like(plan.KindTopN, in)
-	t := &plan.TopN{Order: in.sortKeys(n.order), Limit: -1, WithTies: n.withTies}
+	var ranks []int
+	for _, c := range n.over {
+		ranks = append(ranks, c.id)
+	}
+	p := ph.like(plan.KindTopN, in, ranks...)
+	t := &plan.TopN{Order: in.sortKeys(n.order), Limit: -1, WithTies: n.withTies, Dense: n.dense}
+	for _, c := range n.over {
+		t.Ranks = append(t.Ranks, rankName(c.fn))
+		p.nn[c.id] = true
+	}
 	if len(n.group) > 0 {
 		t.GroupBy = in.positions(n.group)
 	}
@@ -468,7 +476,7 @@ func (ph *physical) topN(n *node, need map[int]bool) *phys {
 	one(n.offset, &t.Offset, &t.OffsetExpr)
 	t.Early = !ph.b.stream && len(n.group) == 0 && len(n.order) == 0 && !t.WithTies && n.limit != nil && firstRows(n.in[0])
 	t.Early = t.Early || want != nil && want.given
-	if t.Limit == 1 && !t.WithTies && t.Offset == 0 && t.OffsetExpr == nil {
+	if t.Limit == 1 && !t.WithTies && !t.Dense && t.Offset == 0 && t.OffsetExpr == nil {
 		p.key = append([]int(nil), n.group...)
 	}
 	p.wm, p.app = keepMarks(in.wm, n.group), !ph.b.stream && p.app

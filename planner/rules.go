@@ -22,6 +22,7 @@ var rules = [...]rule{
 	{"merge_projects", false, (*optimizer).mergeProjects},
 	{"push_down_predicates", false, (*optimizer).pushPredicates},
 	{"merge_projects", false, (*optimizer).mergeProjects},
+	{"rank_filters", false, (*optimizer).rankFilters},
 	{"prune_columns", false, (*optimizer).pruneColumns},
 	{"merge_projects", false, (*optimizer).mergeProjects},
 }
@@ -52,11 +53,14 @@ func newOptimizer(b *binder) *optimizer {
 }
 
 // equality reports whether e is a call of the = operator of its operands' types.
-func (o *optimizer) equality(e *expr.Expr) bool {
+func (o *optimizer) equality(e *expr.Expr) bool { return o.operator(e, "=") }
+
+// operator reports whether e is a call of the named comparison of its operands' types.
+func (o *optimizer) operator(e *expr.Expr, name string) bool {
 	if e.Kind != expr.Call || len(e.Args) != 2 || e.Type.OID != types.OIDBool {
 		return false
 	}
-	r, err := o.b.reg.ResolveOperator("=", e.Args[0].Type, e.Args[1].Type)
+	r, err := o.b.reg.ResolveOperator(name, e.Args[0].Type, e.Args[1].Type)
 	return err == nil && r.Func.ID == e.Func
 }
 
@@ -311,7 +315,7 @@ func (o *optimizer) prune(n *node, want map[int]bool) *node {
 			}
 		}
 		n.aggs = aggs
-	case opOver:
+	case opOver, opTopN:
 		var over []overCall
 		for _, c := range n.over {
 			if want[c.id] {
@@ -319,7 +323,7 @@ func (o *optimizer) prune(n *node, want map[int]bool) *node {
 			}
 		}
 		n.over = over
-		if len(over) == 0 {
+		if len(over) == 0 && n.op == opOver {
 			return o.prune(n.in[0], want)
 		}
 	}

@@ -147,10 +147,11 @@ func (s *sortedRows) scanEntries(kg uint16, prefix, from []byte, desc bool, f fu
 	})
 }
 
-// rowDelta sums weights of encoded rows; rows whose weight is 0 vanish.
+// rowDelta sums weights of encoded rows; rows whose weight is 0 vanish. The last columns of a row may be numbers, as varints behind it.
 type rowDelta struct {
-	weight map[string]int64
-	order  []string
+	weight  map[string]int64
+	order   []string
+	numbers int
 }
 
 func (d *rowDelta) add(row []byte, w int64) {
@@ -184,8 +185,14 @@ func (d *rowDelta) emit(buf *outBuf, out Emitter) error {
 		if w == 0 {
 			continue
 		}
-		if _, err := types.DecodeRows(k, 1, buf.c.Cols); err != nil {
+		n := len(buf.c.Cols) - d.numbers
+		rest, err := types.DecodeRows(k, 1, buf.c.Cols[:n])
+		if err != nil {
 			return err
+		}
+		r := byteReader{b: []byte(rest)}
+		for _, v := range buf.c.Cols[n:] {
+			pushInt(v, r.varint())
 		}
 		if err := buf.push(w, out); err != nil {
 			return err

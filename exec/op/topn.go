@@ -2,11 +2,13 @@ package op
 
 import (
 	"bytes"
+	"encoding/binary"
 	"math"
 	"slices"
 
 	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/sql/expr"
 	"github.com/streamdb/streamdb/types"
 )
@@ -57,6 +59,7 @@ func (o *topNOp) Open(ctx *Context) error {
 	o.groups = map[string]*topGroup{}
 	o.bounds = map[string][]byte{}
 	o.out = newOutBuf(o.node.Schema.Types())
+	o.delta.numbers = len(t.Ranks)
 	if err := o.rows.open(ctx, o.node, 0); err != nil {
 		return err
 	}
@@ -91,7 +94,15 @@ func (o *topNOp) kept() int64 { return o.offset + o.limit }
 
 // prunes reports whether rows behind the limit can be forgotten.
 func (o *topNOp) prunes() bool {
-	return o.kept() < math.MaxInt32 && !o.node.TopN.WithTies && len(o.node.Inputs) == 1 && o.node.Inputs[0].AppendOnly
+	return o.kept() < math.MaxInt32 && len(o.node.Inputs) == 1 && o.node.Inputs[0].AppendOnly
+}
+
+// ties reports whether rows equal in order to the last one that is shown are shown too.
+func (o *topNOp) ties() bool { return o.node.TopN.WithTies || o.node.TopN.Dense }
+
+// behind reports whether a key comes after a bound (see bounds).
+func (o *topNOp) behind(key, bound []byte) bool {
+	return bytes.Compare(key, bound) > 0 && !(o.ties() && bytes.HasPrefix(key, bound))
 }
 
 func (o *topNOp) Process(_ int, c *types.Chunk, _ Emitter) error {
@@ -108,7 +119,7 @@ func (o *topNOp) Process(_ int, c *types.Chunk, _ Emitter) error {
 		r := c.Row(i)
 		kg, n := o.rows.locate(c, r)
 		if prunes {
-			if b, ok := o.bounds[viewString(o.rows.key[:n])]; ok && bytes.Compare(o.rows.key, b) > 0 {
+			if b, ok := o.bounds[viewString(o.rows.key[:n])]; ok && o.behind(o.rows.key, b) {
 				continue
 			}
 		}
@@ -132,39 +143,89 @@ func (o *topNOp) Process(_ int, c *types.Chunk, _ Emitter) error {
 	return nil
 }
 
-// window returns the rows of a group that are shown, as often as they are. It tells behind of the keys that come after them.
+// topRanks counts the rows of a group.
+type topRanks struct{ number, rank, dense int64 }
+
+// next goes on to the next row; equal: it has the order key of the one before.
+func (k *topRanks) next(equal bool) {
+	if k.number++; !equal {
+		k.rank = k.number
+		k.dense++
+	}
+}
+
+func (k *topRanks) of(name string) int64 {
+	switch name {
+	case plan.RankRank:
+		return k.rank
+	case plan.RankDense:
+		return k.dense
+	}
+	return k.number
+}
+
+// shows says which copies of a row are shown, and whether it or rows behind it may be. At counts what comes before (dense: different order keys),
+// equal says that the last row of which some may be shown has the same order key.
+func (o *topNOp) shows(at *int64, count int64, equal bool) (from, to int64, more bool) {
+	tie := equal && o.ties() && o.limit > 0
+	if *at >= o.kept() && !tie {
+		return 0, 0, false
+	}
+	if o.node.TopN.Dense {
+		if !tie {
+			*at++
+		}
+		return 0, count, true
+	}
+	from, to = max(*at, o.offset), *at+count
+	*at = to
+	if !o.ties() || o.limit == 0 {
+		to = min(to, o.kept())
+	}
+	return from, to, true
+}
+
+// window returns the rows of a group that are shown, as often as they are. It tells behind of the keys that come after them, last of all with nil when no
+// more rows can be shown; last is the key of the last row that is shown, with ties its order key.
 func (o *topNOp) window(g *topGroup, behind func(last, key []byte)) ([][]byte, error) {
 	var shown [][]byte
-	var last, lastKey []byte // order key, key of the last row that was taken
-	at := int64(0)
+	var last, lastKey []byte
+	at := int64(0) // rows taken, dense: different order keys
+	var ranks topRanks
 	err := o.rows.scan(g.kg, g.prefix, func(r *sortedRow) (bool, error) {
-		from := max(at, o.offset)
-		to := min(at+r.count, o.kept())
-		if o.node.TopN.WithTies && at >= o.kept() && at > 0 && o.limit > 0 && bytes.Equal(last, r.orderKey()) {
-			from, to = max(at, o.offset), at+r.count
+		equal := at > 0 && bytes.Equal(last, r.orderKey())
+		from, to, more := o.shows(&at, r.count, equal)
+		if !more {
+			if behind != nil {
+				behind(lastKey, r.key)
+			}
+			return behind != nil, nil
 		}
-		full := at >= o.kept()
-		at += r.count
-		if from < to {
-			row := slices.Clone(r.row())
-			for range to - from {
-				shown = append(shown, row)
+		for i := int64(0); i < max(1, to-from); i++ {
+			ranks.next(equal || i > 0)
+			if from+i < to {
+				shown = append(shown, o.ranked(slices.Clone(r.row()), &ranks))
 			}
 		}
-		if !full {
-			last, lastKey = append(last[:0], r.orderKey()...), append(lastKey[:0], r.key...)
-			return true, nil
+		if last = append(last[:0], r.orderKey()...); o.ties() {
+			lastKey = append(lastKey[:0], last...)
+		} else {
+			lastKey = append(lastKey[:0], r.key...)
 		}
-		if behind != nil {
-			behind(lastKey, r.key)
-			return true, nil
-		}
-		return from < to, nil
+		return true, nil
 	})
 	if behind != nil && at >= o.kept() {
 		behind(lastKey, nil)
 	}
 	return shown, err
+}
+
+// ranked appends the ranks that are asked for to an encoded row.
+func (o *topNOp) ranked(row []byte, k *topRanks) []byte {
+	for _, name := range o.node.TopN.Ranks {
+		row = binary.AppendVarint(row, k.of(name))
+	}
+	return row
 }
 
 func (o *topNOp) Barrier(b checkpoint.Barrier, out Emitter) error {
@@ -287,7 +348,7 @@ func (o *topNOp) sortIn(c *types.Chunk) error {
 	if s.cutAt == 0 && o.kept() < 1<<24 {
 		s.cutAt = 2*int(o.kept()) + sortCutSlack
 	}
-	if s.cutAt > 0 && len(s.entries) >= s.cutAt && !o.node.TopN.WithTies && len(o.node.TopN.GroupBy) == 0 {
+	if s.cutAt > 0 && len(s.entries) >= s.cutAt && !o.ties() && len(o.node.TopN.GroupBy) == 0 {
 		s.sort()
 		s.cut(int(o.kept()))
 	}
@@ -358,23 +419,28 @@ func (o *topNOp) sortOut(out Emitter) error {
 	s.sort()
 	at := int64(0)
 	var group, last []byte
+	var ranks topRanks
+	n := len(o.out.c.Cols) - len(o.node.TopN.Ranks)
 	for i := range s.entries {
 		e := &s.entries[i]
 		k := s.key(e)
 		if g := k[:e.ends[0]]; i == 0 || !bytes.Equal(g, group) {
-			group, at, last = g, 0, nil
+			group, at, last, ranks = g, 0, nil, topRanks{}
 		}
-		from, to := max(at, o.offset), min(at+e.count, o.kept())
-		if o.node.TopN.WithTies && at >= o.kept() && o.limit > 0 && last != nil && bytes.Equal(last, k[:e.ends[1]]) {
-			from, to = max(at, o.offset), at+e.count
-		}
-		if at < o.kept() {
+		equal := last != nil && bytes.Equal(last, k[:e.ends[1]])
+		from, to, more := o.shows(&at, e.count, equal)
+		if more {
 			last = k[:e.ends[1]]
 		}
-		at += e.count
-		for range max(0, to-from) {
-			if _, err := types.DecodeRows(viewString(k[e.ends[2]:]), 1, o.out.c.Cols); err != nil {
+		for j := int64(0); j < max(1, to-from); j++ {
+			if ranks.next(equal || j > 0); from+j >= to {
+				break
+			}
+			if _, err := types.DecodeRows(viewString(k[e.ends[2]:]), 1, o.out.c.Cols[:n]); err != nil {
 				return err
+			}
+			for x, name := range o.node.TopN.Ranks {
+				pushInt(o.out.c.Cols[n+x], ranks.of(name))
 			}
 			if err := o.out.push(1, out); err != nil {
 				return err

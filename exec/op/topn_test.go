@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/streamdb/streamdb/exec/op/optest"
@@ -78,7 +79,7 @@ func TestTopNNullPlacement(t *testing.T) {
 func TestTopNAppendOnlyForgets(t *testing.T) {
 	in := input([]int{0}, schema("id", types.Int4, "k", types.Int4, "v", types.Int4))
 	in.AppendOnly = true
-	optest.Check(t, 15, func(rt *rapid.T) optest.Spec {
+	optest.Check(t, 30, func(rt *rapid.T) optest.Spec {
 		var es []optest.Epoch
 		id := 0
 		for range 4 {
@@ -89,22 +90,36 @@ func TestTopNAppendOnlyForgets(t *testing.T) {
 			}
 			es = append(es, optest.Epoch{In: []string{text}})
 		}
-		limit := int64(rapid.IntRange(0, 3).Draw(rt, "limit"))
-		return optest.Spec{Node: topNode(in, &plan.TopN{
-			GroupBy: []int{1}, Order: []plan.SortKey{{Column: 2}}, Limit: limit,
+		n := &plan.TopN{
+			GroupBy: []int{1}, Order: []plan.SortKey{{Column: 2}}, Limit: int64(rapid.IntRange(0, 3).Draw(rt, "limit")),
 			Offset: int64(rapid.IntRange(0, 2).Draw(rt, "offset")),
-		}), Route: [][]int{{1}}, Epochs: es}
+		}
+		switch rapid.IntRange(0, 2).Draw(rt, "ties") {
+		case 1:
+			n.WithTies = true
+		case 2:
+			n.Dense, n.Offset = true, 0
+		}
+		node := topNode(in, n)
+		if rapid.Bool().Draw(rt, "ranks") {
+			n.Ranks = []string{plan.RankNumber, plan.RankRank, plan.RankDense}
+			node.Schema = append(slices.Clone(in.Schema), schema("n", types.Int8, "r", types.Int8, "d", types.Int8)...)
+		}
+		return optest.Spec{Node: node, Route: [][]int{{1}}, Epochs: es}
 	})
 }
 
 func TestTopNAgainstSort(t *testing.T) {
-	optest.Check(t, 10, func(rt *rapid.T) optest.Spec {
+	optest.Check(t, 25, func(rt *rapid.T) optest.Spec {
 		limit, offset := rapid.IntRange(0, 3).Draw(rt, "limit"), rapid.IntRange(0, 2).Draw(rt, "offset")
-		ties := rapid.Bool().Draw(rt, "ties")
+		ties, dense := rapid.Bool().Draw(rt, "ties"), rapid.IntRange(0, 2).Draw(rt, "dense") == 0
+		if dense {
+			offset, ties = 0, false
+		}
 		return optest.Spec{
 			Node: topNode(input([]int{0}, keyedSchema), &plan.TopN{
 				Order: []plan.SortKey{{Column: 2}}, Limit: int64(limit), Offset: int64(offset),
-				WithTies: ties,
+				WithTies: ties, Dense: dense,
 			}),
 			Epochs: history(rt, 1),
 			Oracle: func(in []*types.Chunk) (*types.Chunk, error) {
@@ -120,10 +135,17 @@ func TestTopNAgainstSort(t *testing.T) {
 					return int(c.Cols[0].Int[a] - c.Cols[0].Int[b])
 				})
 				out := types.NewChunk(keyedSchema.Types())
+				values := 0
 				for k, i := range order {
 					in := k >= offset && k < offset+limit
 					if ties && k >= offset+limit && limit > 0 && c.Cols[2].Int[i] == c.Cols[2].Int[order[offset+limit-1]] {
 						in = true
+					}
+					if k == 0 || c.Cols[2].Int[i] != c.Cols[2].Int[order[k-1]] {
+						values++
+					}
+					if dense {
+						in = values <= limit
 					}
 					if in {
 						out.AppendRow(c, i, 1)
@@ -133,4 +155,38 @@ func TestTopNAgainstSort(t *testing.T) {
 			},
 		}
 	})
+}
+
+// TestTopNKeepsWhatCanBeShown counts what is kept of inputs that only grow.
+func TestTopNKeepsWhatCanBeShown(t *testing.T) {
+	in := input([]int{0}, schema("id", types.Int4, "v", types.Int4))
+	in.AppendOnly = true
+	for _, c := range []struct {
+		top  plan.TopN
+		want int64
+	}{
+		{plan.TopN{Limit: 3}, 3},
+		{plan.TopN{Limit: 2, Offset: 2}, 4},
+		{plan.TopN{Limit: 3, WithTies: true}, 20},
+		{plan.TopN{Limit: 12, WithTies: true}, 20},
+		{plan.TopN{Limit: 3, Dense: true}, 60},
+	} {
+		c.top.Order = []plan.SortKey{{Column: 1}}
+		n := topNode(in, &c.top)
+		h := optest.NewHost(t, nil)
+		o := h.Open(n)
+		for epoch := range 10 { // of every value ten rows
+			text := ""
+			for v := range 10 {
+				text += fmt.Sprintf("+ %d %d\n", epoch*10+v, v/2)
+			}
+			k, err := types.ParseChunk(in.Schema.Types(), text)
+			require.NoError(t, err)
+			require.NoError(t, o.Process(0, k, &discard{}))
+			h.Barrier(o, &discard{})
+		}
+		h.Checkpoint(o, &discard{})
+		require.NoError(t, o.Close())
+		require.Equal(t, c.want, h.Entries(n, 0), "%+v", c.top)
+	}
 }

@@ -330,11 +330,14 @@ type Lookup struct {
 // TopN keeps rows [Offset, Offset+Limit) per group in Order, ties broken by the stream key of the input. Limit < 0: no limit.
 // Limit and offset of one-shot plans may be expressions without columns (parameters): LimitExpr, OffsetExpr win when set.
 type TopN struct {
-	GroupBy    []int      `json:"group_by,omitempty"`
-	Order      []SortKey  `json:"order"`
-	Limit      int64      `json:"limit"`
-	Offset     int64      `json:"offset,omitempty"`
-	WithTies   bool       `json:"with_ties,omitempty"`
+	GroupBy  []int     `json:"group_by,omitempty"`
+	Order    []SortKey `json:"order"`
+	Limit    int64     `json:"limit"`
+	Offset   int64     `json:"offset,omitempty"`
+	WithTies bool      `json:"with_ties,omitempty"`
+	Dense    bool      `json:"dense,omitempty"` // the limit counts rows that are equal in Order once; no offset
+	// Ranks are columns behind those of the input: RankNumber, RankRank or RankDense of the row in its group.
+	Ranks      []string   `json:"ranks,omitempty"`
 	LimitExpr  *expr.Expr `json:"limit_expr,omitempty"`
 	OffsetExpr *expr.Expr `json:"offset_expr,omitempty"`
 	// Early (one-shot plans): the first rows will do, the input is asked for no more than those.
@@ -343,6 +346,13 @@ type TopN struct {
 	// later rows for it are late rows.
 	OnClose *int `json:"on_close,omitempty"`
 }
+
+// The ranks that Top-N can output.
+const (
+	RankNumber = "row_number"
+	RankRank   = "rank"
+	RankDense  = "dense_rank"
+)
 
 // FrameMode is the unit of a window frame.
 type FrameMode string
