@@ -20,12 +20,9 @@ func (d *Decoder) binaryRow(c *types.Chunk) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if s == "" {
+	if len(s) < 2 {
 		d.done = true // without a trailer, as writers of the first version of the format left it
 		return false, nil
-	}
-	if len(s) < 2 {
-		return false, bad("unexpected EOF in COPY data")
 	}
 	n := int(int16(be16(s)))
 	if n == -1 {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
@@ -45,6 +44,7 @@ type Decoder struct {
 	eol    string // how lines end; "" until the first has
 	line   int64  // of the row being read, from 1
 	raw    string // its text
+	whole  bool   // raw is read
 	column int    // being read, -1: none
 	value  string // its text
 	null   bool   // it is null
@@ -99,7 +99,7 @@ func (d *Decoder) Drain() error {
 }
 
 func (d *Decoder) row(c *types.Chunk) (bool, error) {
-	d.column, d.raw = -1, ""
+	d.column, d.raw, d.whole = -1, "", false
 	if d.done {
 		return false, nil
 	}
@@ -124,11 +124,12 @@ func (d *Decoder) row(c *types.Chunk) (bool, error) {
 		return true, nil
 	case len(d.fields) > len(d.cols):
 		return false, bad("extra data after last expected column")
-	case len(d.fields) < len(d.cols):
-		d.column = -1
-		return false, bad("missing data for column %q", d.cols[len(d.fields)].Name)
 	}
 	for i := range d.cols {
+		if i == len(d.fields) {
+			d.column = -1
+			return false, bad("missing data for column %q", d.cols[i].Name)
+		}
 		f := &d.fields[i]
 		d.column, d.value, d.null = i, f.s, f.null
 		v := c.Cols[i]
@@ -155,15 +156,16 @@ func (d *Decoder) header() error {
 	if d.opts.Header == HeaderOff {
 		return nil
 	}
-	line, ok, err := d.readLine()
-	if err != nil || !ok || d.opts.Header != HeaderMatch {
+	line, _, err := d.readLine()
+	if err != nil || d.opts.Header != HeaderMatch {
 		return err
 	}
+	d.whole = true // a line that is missing is an empty one
 	if err := d.split(line); err != nil {
 		return err
 	}
 	if len(d.fields) != len(d.cols) {
-		return bad("wrong number of fields in header line: field count is %d, expected %d", len(d.fields), len(d.cols))
+		return bad("wrong number of fields in header line: got %d, expected %d", len(d.fields), len(d.cols))
 	}
 	for i, f := range d.fields {
 		switch name := d.cols[i].Name; {
@@ -194,10 +196,10 @@ func (d *Decoder) placed(err error) error {
 		where += fmt.Sprintf(", column %s: null input", d.cols[d.column].Name)
 	case d.column >= 0:
 		where += fmt.Sprintf(", column %s: \"%s\"", d.cols[d.column].Name, shown(d.value))
-	case d.raw != "":
+	case d.whole:
 		where += fmt.Sprintf(": \"%s\"", shown(d.raw))
 	}
-	return e.WithWhere(where)
+	return e.Within(where)
 }
 
 // Where names the place of a row of the chunk read last; out of its range the table alone is named.
@@ -282,42 +284,10 @@ func (d *Decoder) readLine() (string, bool, error) {
 			d.done = true
 			return "", false, nil
 		}
-		if err := checkText(line); err != nil {
+		if err := pgerr.CheckText(line); err != nil {
 			return "", false, err
 		}
-		d.raw = line
+		d.raw, d.whole = line, true
 		return line, true, nil
 	}
-}
-
-func checkText(s string) error {
-	if strings.IndexByte(s, 0) >= 0 {
-		return pgerr.Newf(pgerr.CharacterNotInRepertoire, "invalid byte sequence for encoding \"UTF8\": 0x00")
-	}
-	if utf8.ValidString(s) {
-		return nil
-	}
-	for i := 0; i < len(s); {
-		r, n := utf8.DecodeRuneInString(s[i:])
-		if r != utf8.RuneError || n > 1 {
-			i += n
-			continue
-		}
-		// As many bytes are named as the first of them announces.
-		n = 1
-		switch c := s[i]; {
-		case c >= 0xf0 && c < 0xf8:
-			n = 4
-		case c >= 0xe0 && c < 0xf0:
-			n = 3
-		case c >= 0xc0 && c < 0xe0:
-			n = 2
-		}
-		var bytes []string
-		for _, c := range []byte(s[i:min(i+n, len(s))]) {
-			bytes = append(bytes, fmt.Sprintf("0x%02x", c))
-		}
-		return pgerr.Newf(pgerr.CharacterNotInRepertoire, "invalid byte sequence for encoding \"UTF8\": %s", strings.Join(bytes, " "))
-	}
-	return nil
 }

@@ -155,7 +155,7 @@ func (d *Decoder) splitText(line string) error {
 		case special:
 			var checked bool
 			if f.s, checked = unescape(f.s); !checked {
-				if err := checkText(f.s); err != nil {
+				if err := pgerr.CheckText(f.s); err != nil {
 					return err
 				}
 			}

@@ -419,7 +419,7 @@ func (c *conn) reportError(typ byte, e *pgerr.Error, text string) error {
 }
 
 func (c *conn) query(text string) error {
-	if err := checkString(text); err != nil {
+	if err := pgerr.CheckText(text); err != nil {
 		return c.fail('Q', err)
 	}
 	ctx := c.begin()
@@ -434,7 +434,7 @@ func (c *conn) query(text string) error {
 }
 
 func (c *conn) parse(m *pgproto3.Parse) error {
-	if err := errors.Join(checkString(m.Name), checkString(m.Query)); err != nil {
+	if err := errors.Join(pgerr.CheckText(m.Name), pgerr.CheckText(m.Query)); err != nil {
 		return c.fail('P', err)
 	}
 	ctx := c.begin()
@@ -469,7 +469,7 @@ func (c *conn) bind(m *pgproto3.Bind) error {
 
 // checkBind checks the formats, and that parameters in text format are text.
 func checkBind(m *pgproto3.Bind) error {
-	if err := errors.Join(checkString(m.DestinationPortal), checkString(m.PreparedStatement)); err != nil {
+	if err := errors.Join(pgerr.CheckText(m.DestinationPortal), pgerr.CheckText(m.PreparedStatement)); err != nil {
 		return err
 	}
 	for _, fs := range [2][]int16{m.ParameterFormatCodes, m.ResultFormatCodes} {
@@ -483,25 +483,11 @@ func checkBind(m *pgproto3.Bind) error {
 	if nf > 1 && nf != len(m.Parameters) {
 		return protocolViolation("bind message has %d parameter formats but %d parameters", nf, len(m.Parameters))
 	}
-	for i, p := range m.Parameters {
-		f := FormatText
-		switch {
-		case nf == 1:
-			f = Format(m.ParameterFormatCodes[0])
-		case nf > 1:
-			f = Format(m.ParameterFormatCodes[i])
-		}
-		if f == FormatText {
-			if err := checkText(p); err != nil {
-				return err
-			}
-		}
-	}
 	return nil
 }
 
 func (c *conn) describe(m *pgproto3.Describe) error {
-	if err := checkString(m.Name); err != nil {
+	if err := pgerr.CheckText(m.Name); err != nil {
 		return c.fail('D', err)
 	}
 	switch m.ObjectType {
@@ -547,7 +533,7 @@ func (c *conn) describeResult(fields []FieldDescription, text bool) error {
 }
 
 func (c *conn) execute(m *pgproto3.Execute) error {
-	if err := checkString(m.Portal); err != nil {
+	if err := pgerr.CheckText(m.Portal); err != nil {
 		return c.fail('E', err)
 	}
 	ctx := c.begin()
@@ -568,7 +554,7 @@ func (c *conn) execute(m *pgproto3.Execute) error {
 }
 
 func (c *conn) closeObject(m *pgproto3.Close) error {
-	if err := checkString(m.Name); err != nil {
+	if err := pgerr.CheckText(m.Name); err != nil {
 		return c.fail('C', err)
 	}
 	var err error

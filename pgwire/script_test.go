@@ -18,6 +18,8 @@ import (
 	"github.com/jackc/pgproto3/v2"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
+
+	"github.com/streamdb/streamdb/internal/pgerr"
 )
 
 // scriptTimeout is how long a script waits for a message.
@@ -110,7 +112,7 @@ func describeMessage(typ byte, body []byte) (string, error) {
 			switch {
 			case v == nil:
 				s += " NULL"
-			case checkText(v) == nil:
+			case pgerr.CheckText(v) == nil:
 				s += " " + string(v)
 			default:
 				s += " x" + hex.EncodeToString(v)

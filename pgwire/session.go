@@ -88,7 +88,7 @@ type Handler interface {
 //
 // Memory. Byte slices and format slices passed in are lent for the call; strings may be kept.
 //
-// Text. Strings and parameters in text format are checked before: valid UTF-8 without NUL. Binary parameters are not.
+// Text. Strings are checked before: valid UTF-8 without NUL. Parameters are not, in no format: Bind tells which of them is bad.
 type Session interface {
 	// ParameterStatus returns what is reported to the client at startup, in order (server_version, client_encoding, …).
 	ParameterStatus() []Param

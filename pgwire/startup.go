@@ -213,7 +213,7 @@ func (c *conn) startupParams(version uint32, b []byte) (StartupParams, error) {
 		}
 		b = rest2
 		for _, s := range [][]byte{name, value} {
-			if err := checkText(s); err != nil {
+			if err := pgerr.CheckText(s); err != nil {
 				return p, fatal(pgerr.From(err))
 			}
 		}

@@ -108,7 +108,7 @@ func (x *exprCtx) call(e *pgext.Call) (*expr.Expr, error) {
 	}
 	if err != nil && e.Schema != "" {
 		// PostgreSQL names the function as it was written.
-		if pe := pgerr.From(err); pe.Code == pgerr.UndefinedFunction {
+		if pe := pgerr.From(err); pe.Code == pgerr.UndefinedFunction || pe.Code == pgerr.AmbiguousFunction {
 			pe.Message = strings.Replace(pe.Message, "function "+e.Name+"(", "function "+e.Schema+"."+e.Name+"(", 1)
 		}
 	}
@@ -143,8 +143,13 @@ func (x *exprCtx) plainCall(e *pgext.Call, pos int) error {
 		return nil
 	}
 	if len(x.b.reg.Lookup(e.Name)) == 0 {
-		return pgerr.Newf(pgerr.UndefinedFunction, "function %s does not exist", e.Name+"()").
-			WithHint("No function matches the given name and argument types. You might need to add explicit type casts.").At(pos)
+		args, err := x.callArgs(e)
+		if err == nil {
+			_, err = x.b.reg.ResolveFunction(e.Name, argTypes(args))
+		}
+		if err != nil {
+			return pgerr.From(err).At(pos)
+		}
 	}
 	return pgerr.Newf(pgerr.WrongObjectType, "%s", strings.ReplaceAll(what, "%s", e.Name)).At(pos)
 }
@@ -236,7 +241,7 @@ func (b *binder) resolve(name string, args []*expr.Expr, variadic bool, pos int)
 	}
 	res, err := find(name, argTypes(args))
 	if err != nil {
-		return nil, nil, pgerr.From(err).At(pos)
+		return nil, nil, callError(err, pos)
 	}
 	if res.Cast {
 		return res, args, nil
@@ -248,6 +253,14 @@ func (b *binder) resolve(name string, args []*expr.Expr, variadic bool, pos int)
 		}
 	}
 	return res, out, nil
+}
+
+// callError gives the error of a call its position; as in PostgreSQL the one about polymorphic types has none.
+func callError(err error, pos int) error {
+	if pgerr.CodeOf(err) == pgerr.DatatypeMismatch {
+		return err
+	}
+	return pgerr.From(err).At(pos)
 }
 
 func (x *exprCtx) callFunc(name string, args []*expr.Expr, variadic bool, pos int) (*expr.Expr, error) {

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/pingcap/tidb/pkg/parser/ast"
@@ -17,7 +18,8 @@ type exprCtx struct {
 	b      *binder
 	sc     *scope
 	ev     *env
-	clause string // names the clause in errors
+	clause string             // names the clause in errors
+	given  map[int]types.Type // of parameters that are values of the row being bound, by number
 	// aggs, wins and srfs collect what the clause may contain; nil where it may not.
 	aggs *aggCollector
 	wins *winCollector
@@ -25,10 +27,12 @@ type exprCtx struct {
 	// applies are the subqueries to join below the operator that evaluates the expressions.
 	applies []apply
 	// base is the tree the applies will sit on, nil when not built yet: it only helps to prove that columns hold no NULL.
-	base   *node
-	inAgg  bool
-	inWin  bool
-	inCase string // CASE or COALESCE around, which must not contain sets
+	base  *node
+	inAgg bool
+	inWin bool
+	// inWinSpec: in the definition of a window.
+	inWinSpec bool
+	inCase    string // CASE or COALESCE around, which must not contain sets
 }
 
 // place names the clause in errors about what it must not contain.
@@ -162,8 +166,10 @@ func (x *exprCtx) bindView(v pgext.Expr) (*expr.Expr, error) {
 		if err != nil {
 			return nil, err
 		}
-		for i := range args {
-			if args[i], err = b.known(args[i]); err != nil {
+		for i, a := range args {
+			if a.Kind == expr.Param && a.Type.OID == types.OIDUnknown {
+				b.anyParams = append(b.anyParams, a)
+			} else if args[i], err = b.known(a); err != nil {
 				return nil, err
 			}
 		}
@@ -272,18 +278,26 @@ func (b *binder) param(e *pgext.Param) (*expr.Expr, error) {
 func (b *binder) cast(e *expr.Expr, t types.Type, ctx functions.CastContext) (*expr.Expr, error) {
 	if e.Kind == expr.Param && e.Type.OID == types.OIDUnknown && t.OID != types.OIDUnknown {
 		want := types.T(t.OID)
-		if want.OID == types.OIDAny || want.OID == types.OIDAnyElement {
+		switch want.OID {
+		case types.OIDAny:
+			b.anyParams = append(b.anyParams, e)
+			return e, nil
+		case types.OIDAnyElement:
 			want = types.Text
 		}
+		b.anyParams = slices.DeleteFunc(b.anyParams, func(p *expr.Expr) bool { return p == e })
 		if have := b.params[e.Col-1]; have.OID == 0 || have.OID == types.OIDUnknown {
 			b.params[e.Col-1] = want
 		} else if have.OID != want.OID {
-			return nil, pgerr.Newf(pgerr.AmbiguousParameter, "inconsistent types deduced for parameter $%d", e.Col).
-				WithDetail("%s versus %s", have, want).At(e.Pos)
+			return nil, inconsistent(e, have, want)
 		}
 		e = &expr.Expr{Kind: expr.Param, Type: want, Col: e.Col, Pos: e.Pos}
 	}
 	return b.reg.Cast(e, t, ctx)
+}
+
+func inconsistent(param *expr.Expr, have, want types.Type) error {
+	return pgerr.Newf(pgerr.AmbiguousParameter, "inconsistent types deduced for parameter $%d", param.Col).WithDetail("%s versus %s", have, want).At(param.Pos)
 }
 
 // finishParams fails for parameters whose type nothing determined.
@@ -295,6 +309,10 @@ func (b *binder) finishParams() ([]types.Type, error) {
 		if t.OID == 0 || t.OID == types.OIDUnknown {
 			return nil, pgerr.Newf(pgerr.IndeterminateDatatype, "could not determine data type of parameter $%d", i+1)
 		}
+	}
+	if len(b.anyParams) > 0 && !b.inner {
+		e := b.anyParams[0] // its type is known from elsewhere
+		return nil, pgerr.Newf(pgerr.AmbiguousParameter, "could not determine data type of parameter $%d", e.Col).At(e.Pos)
 	}
 	return b.params, nil
 }
@@ -395,7 +413,7 @@ func (b *binder) call(name string, args []*expr.Expr, pos int) (*expr.Expr, erro
 	}
 	res, err := b.reg.ResolveFunction(name, ts)
 	if err != nil {
-		return nil, pgerr.From(err).At(pos)
+		return nil, callError(err, pos)
 	}
 	out := make([]*expr.Expr, len(args))
 	for i, a := range args {

@@ -308,7 +308,7 @@ func (s *selecting) groupingSets(n *node, keys []groupKey, sets [][]int, above *
 		id, ok := blanked[old]
 		if !ok {
 			id = b.md.add(b.md.cols[old].name, b.md.typ(old))
-			b.md.cols[id].shape = b.md.cols[old].shape
+			b.md.cols[id].shape, b.md.cols[id].origin = b.md.cols[old].shape, b.md.cols[old].origin
 			blanked[old] = id
 			e := &expr.Expr{Kind: expr.Case, Type: b.md.typ(old), Pos: -1, Args: []*expr.Expr{member(i), b.md.ref(old), nullConst(b.md.typ(old))}}
 			p.cols, p.exprs = append(p.cols, id), append(p.exprs, e)
@@ -323,7 +323,7 @@ func (s *selecting) groupingSets(n *node, keys []groupKey, sets [][]int, above *
 		m := map[int]int{}
 		for i, c := range p.cols {
 			ids[i] = b.md.add(b.md.cols[c].name, b.md.typ(c))
-			b.md.cols[ids[i]].shape = b.md.cols[c].shape
+			b.md.cols[ids[i]].shape, b.md.cols[ids[i]].origin = b.md.cols[c].shape, b.md.cols[c].origin
 			m[c] = ids[i]
 		}
 		rows = &node{op: opUnion, in: []*node{p, markers}, cols: ids, branches: [][]int{append([]int(nil), p.cols...), append([]int(nil), markers.cols...)}}

@@ -128,7 +128,7 @@ func (s *selecting) targets(keepUnknown bool) error {
 		if err != nil {
 			return err
 		}
-		if !keepUnknown {
+		if undetermined := e.Kind == expr.Param && e.Type.OID == types.OIDUnknown; !keepUnknown && !undetermined {
 			if e, err = b.known(e); err != nil {
 				return err
 			}
@@ -138,6 +138,17 @@ func (s *selecting) targets(keepUnknown bool) error {
 			it.name = columnName(t.X)
 		}
 		s.items = append(s.items, it)
+	}
+	if keepUnknown {
+		return nil
+	}
+	// The other columns may have told the type of a parameter, which then does not fit one that is a column by itself.
+	for i := range s.items {
+		e, err := b.known(s.items[i].e)
+		if err != nil {
+			return err
+		}
+		s.items[i].e = e
 	}
 	return nil
 }

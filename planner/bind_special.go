@@ -145,7 +145,7 @@ func (x *exprCtx) array(e *pgext.Array, want types.Type) (*expr.Expr, error) {
 		}
 		t = et
 		if !nested {
-			t = types.T(types.ArrayOf(et.OID))
+			t = types.Type{OID: types.ArrayOf(et.OID), Mod: et.Mod}
 			if t.OID == 0 {
 				return nil, pgerr.Newf(pgerr.UndefinedObject, "could not find array type for data type %s", b.reg.TypeName(et.OID)).At(pos)
 			}
@@ -181,7 +181,7 @@ func (x *exprCtx) caseExpr(e *pgext.Case) (*expr.Expr, error) {
 			return nil, err
 		}
 		if arg != nil {
-			c, err = b.operatorOn("=", []*expr.Expr{arg, c}, c.Pos)
+			c, err = b.operatorOn("=", []*expr.Expr{arg, c}, pos)
 		} else {
 			c, err = b.castArg(c, types.Bool, "argument of CASE/WHEN must be type boolean, not type %s")
 		}

@@ -30,6 +30,9 @@ type winCollector struct {
 // window binds f(..) OVER (..).
 func (x *exprCtx) window(e *pgext.WindowCall) (*expr.Expr, error) {
 	b, pos := x.b, x.b.pos(e.Pos)
+	if x.inWinSpec {
+		return nil, pgerr.Newf(pgerr.WindowingError, "window functions are not allowed in window definitions").At(pos)
+	}
 	if x.inWin {
 		return nil, pgerr.Newf(pgerr.WindowingError, "window function calls cannot be nested").At(pos)
 	}
@@ -86,6 +89,7 @@ func (x *exprCtx) window(e *pgext.WindowCall) (*expr.Expr, error) {
 		}
 		it.fn, it.args, it.filter, it.typ = a.fn, a.args, a.filter, a.typ
 	}
+	in.inWinSpec = true
 	if err := in.windowSpec(e.Window, &it, len(x.wins.named), true); err != nil {
 		return nil, err
 	}

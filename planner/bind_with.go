@@ -98,6 +98,9 @@ func (b *binder) returned(c *cte, pos int) (*bound, error) {
 		id := b.md.add(col.Name, col.Type)
 		n.cols, n.stored = append(n.cols, id), append(n.stored, i)
 		r.cols = append(r.cols, outCol{col.Name, id})
+		if c.change != nil && i < len(c.change.ReturningOrigins) {
+			b.md.cols[id].origin = c.change.ReturningOrigins[i]
+		}
 	}
 	return r, nil
 }

@@ -33,6 +33,8 @@ type binder struct {
 	deps   []uint64
 	// params holds the types found so far, zero for unknown.
 	params []types.Type
+	// anyParams are the parameters that stand where any type may.
+	anyParams []*expr.Expr
 	// inView counts the views being bound: positions in their texts mean nothing in the user's statement.
 	inView int
 	depth  int

@@ -190,6 +190,18 @@ func (b *binder) given(x *exprCtx, v ast.ExprNode, c *RelColumn, p *columnPart, 
 	if err != nil {
 		return nil, err
 	}
+	if e.Kind == expr.Param && p == nil {
+		// PostgreSQL looks at all values of a row before it gives types to those that are parameters.
+		want := types.T(c.Type.OID)
+		if have, ok := x.given[e.Col]; ok && have.OID != want.OID {
+			return nil, inconsistent(e, have, want)
+		} else if !ok && e.Type.OID == types.OIDUnknown {
+			if x.given == nil {
+				x.given = map[int]types.Type{}
+			}
+			x.given[e.Col] = want
+		}
+	}
 	return b.assignPart(e, c, p)
 }
 

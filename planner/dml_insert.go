@@ -200,6 +200,7 @@ func (b *binder) insertValues(s *sql.Insert, q *pgext.Query, rel *Relation, cols
 		if err := tooMany(s, len(r), len(cols), extra); err != nil {
 			return nil, nil, err
 		}
+		x.given = nil
 		for j, v := range r {
 			c := &rel.Columns[cols[j]]
 			e, err := b.given(x, v, c, parts[j], s.Overriding, false)

@@ -227,7 +227,7 @@ func (b *binder) scalar(q *sql.Query, schema types.Schema, what string, finish f
 		return nil, err
 	}
 	if len(x.applies) > 0 {
-		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "cannot use subquery in %s", what).At(e.Pos)
+		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "cannot use subquery in %s", strings.TrimSuffix(what, "s")).At(e.Pos)
 	}
 	if e, err = finish(b, e); err != nil {
 		return nil, err

@@ -165,6 +165,10 @@ func (s *scope) table(schema, name string, pos int) (*rangeTable, error) {
 			}
 		}
 		for _, t := range l.tables {
+			if schema != "" && t.name == name && t.schema != schema {
+				return nil, pgerr.Newf(pgerr.UndefinedTable, "invalid reference to FROM-clause entry for table \"%s\"", name).
+					WithHint("There is an entry for table \"%s\", but it cannot be referenced from this part of the query.", name).At(pos)
+			}
 			if t.rel != nil && t.rel.Name == name && t.name != name {
 				return nil, pgerr.Newf(pgerr.UndefinedTable, "invalid reference to FROM-clause entry for table \"%s\"", name).
 					WithHint("Perhaps you meant to reference the table alias \"%s\".", t.name).At(pos)

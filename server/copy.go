@@ -14,6 +14,7 @@ import (
 	"github.com/streamdb/streamdb/pgwire"
 	"github.com/streamdb/streamdb/planner"
 	"github.com/streamdb/streamdb/sql"
+	"github.com/streamdb/streamdb/sql/expr"
 	"github.com/streamdb/streamdb/types"
 )
 
@@ -43,7 +44,18 @@ func (d *dispatch) copy(st *sql.Copy) error {
 	}
 	rel, ok := d.ss.srv.planCatalog(d.ss.snapshot(), d.ss.vars.searchPath()).Relation(st.Table.Schema, st.Table.Name)
 	if !ok {
+		if s := st.Table.Schema; s != "" {
+			if _, ok := d.ss.snapshot().Namespace(s); !ok {
+				return pgerr.Newf(pgerr.InvalidSchemaName, "schema %q does not exist", s)
+			}
+		}
 		return atNowhere(undefinedRelation(st.Table))
+	}
+	if x, ok := d.ss.snapshot().Get(rel.ID); ok && x.Kind == catalog.Sequence {
+		if st.From {
+			return pgerr.Newf(pgerr.WrongObjectType, "cannot copy to sequence %q", rel.Name)
+		}
+		return pgerr.Newf(pgerr.WrongObjectType, "cannot copy from sequence %q", rel.Name)
 	}
 	if err := o.known(rel); err != nil {
 		return err
@@ -271,6 +283,15 @@ func (ss *session) planCopy(st *sql.Copy, rel *planner.Relation, cols types.Sche
 	}
 	snap := ss.snapshot()
 	o := ss.planOptions(snap, nil)
+	if st.Where != nil {
+		// What is wrong with the condition is said of it, not of the query that it becomes a part of.
+		const what = "COPY FROM WHERE conditions"
+		if c, err := planner.BindDefinitionExpr(st.Where, cols, what, o); err != nil {
+			return nil, err
+		} else if c.Type.OID != types.OIDBool && c.Kind != expr.Const {
+			return nil, pgerr.Newf(pgerr.DatatypeMismatch, "argument of WHERE must be type boolean, not type %s", c.Type).At(c.Pos)
+		}
+	}
 	data := &planner.Relation{
 		ID: firstSystemOID - 1, OID: firstSystemOID - 1, Schema: catalog.SystemSchema, Name: copyRelation, Kind: planner.System, Virtual: copyRelation,
 	}
@@ -342,5 +363,5 @@ func (c *copyData) place(err error, ch *types.Chunk, r int) error {
 	if ch.N != c.rows {
 		r = -1 // rows were moved on the way
 	}
-	return e.WithWhere(c.dec.Where(r))
+	return e.Within(c.dec.Where(r))
 }

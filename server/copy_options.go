@@ -65,8 +65,7 @@ func copyOptionsOf(st *sql.Copy) (*copyOptions, error) {
 			err = needsColumns(opt, false)
 		case "encoding":
 			if _, bad := utf8Only(opt.Value); bad != nil {
-				err = pgerr.Newf(pgerr.InvalidParameterValue, "argument to option %q must be a valid encoding name", opt.Name).At(opt.Pos).
-					WithHint("The only encoding is UTF8.")
+				err = pgerr.Newf(pgerr.InvalidParameterValue, "argument to option %q must be a valid encoding name", opt.Name).At(opt.Pos)
 			}
 		default:
 			err = pgerr.Newf(pgerr.SyntaxError, "option %q not recognized", opt.Name).At(opt.Pos)

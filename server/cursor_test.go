@@ -74,9 +74,11 @@ func TestCursorRules(t *testing.T) {
 	require.Equal(t, []string{"1", "2", "3"}, s.rows("FETCH 3 n"))
 	require.Equal(t, []string{"5"}, s.rows("FETCH ABSOLUTE 5 n"))
 	for _, q := range []string{"FETCH 0 n", "FETCH PRIOR n", "FETCH LAST n", "FETCH ABSOLUTE 1 n", "FETCH BACKWARD ALL n"} {
-		s.must("SAVEPOINT s")
+		s.must("CLOSE n", "DECLARE n NO SCROLL CURSOR FOR SELECT a FROM t ORDER BY a", "MOVE 5 n", "SAVEPOINT s")
 		e := s.fails(q, "55000", "cursor can only scan forward")
 		require.Equal(t, "Declare it with SCROLL option to enable backward scan.", e.Hint)
+		s.must("ROLLBACK TO s")
+		s.fails("FETCH n", "55000", `portal "n" cannot be run`)
 		s.must("ROLLBACK TO s")
 	}
 	s.must("SAVEPOINT a", "DECLARE x CURSOR FOR SELECT 1", "RELEASE a")

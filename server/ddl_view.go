@@ -117,7 +117,7 @@ func queryText(q *sql.Query) string { return strings.TrimSpace(q.SourceText()) }
 
 func namedColumns(o *catalog.Object, columns types.Schema, names []sql.Ident) error {
 	if len(names) > len(columns) {
-		return pgerr.Newf(pgerr.SyntaxError, "too many column names were specified").At(names[len(columns)].Pos)
+		return pgerr.Newf(pgerr.SyntaxError, "too many column names were specified")
 	}
 	for i, c := range columns {
 		if i < len(names) {

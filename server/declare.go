@@ -28,15 +28,27 @@ type declared struct {
 // declare runs DECLARE … CURSOR.
 func (d *dispatch) declare(st *sql.Declare) error {
 	ss := d.ss
+	locking := st.Query.Locking()
+	readOnly := func(code pgerr.Code, before, verdict, what string) error {
+		return pgerr.Newf(code, "DECLARE %s ... %s is not %s", before, locking, verdict).WithDetail("%s cursors must be READ ONLY.", what)
+	}
 	switch {
 	case st.Scroll && st.NoScroll:
 		return pgerr.Newf(pgerr.InvalidCursorDefinition, "cannot specify both SCROLL and NO SCROLL")
+	case st.Asensitive && st.Insensitive:
+		return pgerr.Newf(pgerr.InvalidCursorDefinition, "cannot specify both ASENSITIVE and INSENSITIVE")
+	case st.Query.Into != nil:
+		return pgerr.Newf(pgerr.SyntaxError, "SELECT ... INTO is not allowed here").At(st.Query.Into.Pos)
+	case locking != "" && st.Hold:
+		return readOnly(pgerr.FeatureNotSupported, "CURSOR WITH HOLD", "supported", "Holdable")
+	case locking != "" && st.Scroll:
+		return readOnly(pgerr.FeatureNotSupported, "SCROLL CURSOR", "supported", "Scrollable")
+	case locking != "" && st.Insensitive:
+		return readOnly(pgerr.InvalidCursorDefinition, "INSENSITIVE CURSOR", "valid", "Insensitive")
 	case !st.Hold && !ss.tx.explicit && d.last && !ss.tx.several:
 		return pgerr.Newf(pgerr.NoActiveSQLTransaction, "DECLARE CURSOR can only be used in transaction blocks")
 	case len(st.Query.Changes) > 0:
 		return pgerr.Newf(pgerr.FeatureNotSupported, "DECLARE CURSOR must not contain data-modifying statements in WITH")
-	case st.Query.Into != nil:
-		return pgerr.Newf(pgerr.InvalidCursorDefinition, "DECLARE CURSOR must not contain SELECT INTO")
 	case ss.portals[st.Name] != nil:
 		return pgerr.Newf(pgerr.DuplicateCursor, "cursor %q already exists", st.Name)
 	case len(ss.portals) >= maxPortals:
@@ -54,12 +66,13 @@ func (d *dispatch) declare(st *sql.Declare) error {
 		return err
 	}
 	c := newCursor(src)
-	c.forward, c.few = st.NoScroll, !st.Scroll && !st.NoScroll && !st.Hold
-	if !st.NoScroll || st.Hold {
+	noScroll := st.NoScroll || locking != ""
+	c.forward, c.few = noScroll, !st.Scroll && !noScroll && !st.Hold
+	if !noScroll || st.Hold {
 		c.keep = &spool{types: p.columns.Types(), limit: ss.vars.tempFileLimit()}
 	}
 	q := &portal{name: st.Name, stmt: p, args: d.args, at: time.Now(), depth: len(ss.tx.saved), cur: c, sql: &declared{
-		text: st.SourceText(), hold: st.Hold, binary: st.Binary, scroll: !st.NoScroll, tx: ss.tx,
+		text: st.SourceText(), hold: st.Hold, binary: st.Binary, scroll: !noScroll, tx: ss.tx,
 	}}
 	if st.Binary {
 		q.formats = []pgwire.Format{pgwire.FormatBinary}
@@ -78,6 +91,9 @@ func (d *dispatch) fetch(st *sql.Fetch) error {
 	p := ss.portals[st.Name]
 	if p == nil {
 		return noCursor(st.Name)
+	}
+	if p.failed {
+		return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "portal %q cannot be run", p.name)
 	}
 	if p == d.portal {
 		return pgerr.Newf(pgerr.InvalidCursorState, "portal %q is running", p.name)
@@ -114,6 +130,7 @@ func (d *dispatch) fetch(st *sql.Fetch) error {
 		n, err = c.relative(d.ctx, count, emit)
 	}
 	if err != nil {
+		p.failed = true
 		return err
 	}
 	word := "FETCH "

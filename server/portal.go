@@ -112,6 +112,7 @@ type portal struct {
 	at      time.Time // when it was made
 	depth   int       // savepoints there were
 	done    bool
+	failed  bool      // a FETCH from it: it gives no more rows
 	cur     *cursor   // nil until it is fetched in parts
 	sql     *declared // of DECLARE, nil for a portal of the protocol
 }

@@ -76,7 +76,7 @@ func (ss *session) parsePrepared(name, text string, oids []uint32) (*prepared, e
 		t := types.Type{}
 		if o != 0 {
 			if !ss.knownType(types.OID(o)) {
-				return nil, pgerr.Newf(pgerr.UndefinedObject, "type with OID %d does not exist", o)
+				return nil, pgerr.Newf(pgerr.InternalError, "cache lookup failed for type %d", o)
 			}
 			t = types.T(types.OID(o))
 		}
@@ -143,7 +143,7 @@ func (ss *session) plan(p *prepared) error {
 			params = target.params
 		}
 	case *sql.Show:
-		columns = showColumns(st)
+		columns = ss.showColumns(st)
 	case *sql.Declare:
 		q, err := planner.PlanQuery(st.Query, o)
 		if err != nil {
@@ -275,16 +275,39 @@ func (ss *session) bind(name, stmt string, paramFormats []pgwire.Format, values 
 		if formatOf(paramFormats, i) == pgwire.FormatBinary {
 			d, err = types.ParseBinaryIn(f, t, v)
 		} else {
+			if err := pgerr.CheckText(v); err != nil {
+				return inParameter(err, name, i+1, v, pgwire.FormatBinary) // it cannot be shown
+			}
 			d, err = types.ParseText(f, t, string(v))
 		}
 		if err != nil {
-			return err
+			return inParameter(err, name, i+1, v, formatOf(paramFormats, i))
 		}
 		args[i] = d
 	}
 	ss.closePortal(name)
 	ss.portals[name] = &portal{name: name, stmt: p, args: args, at: time.Now(), depth: len(ss.tx.saved), formats: slices.Clone(resultFormats)}
 	return nil
+}
+
+// inParameter gives the error of a parameter's value its place. As PostgreSQL with its default settings it does not show the value.
+func inParameter(err error, portal string, n int, value []byte, f pgwire.Format) error {
+	e := pgerr.From(err)
+	if types.IsIncorrectBinary(err) {
+		e.Message += fmt.Sprintf(" in bind parameter %d", n)
+	}
+	where := fmt.Sprintf("unnamed portal parameter $%d", n)
+	if portal != "" {
+		where = fmt.Sprintf("portal \"%s\" parameter $%d", portal, n)
+	}
+	switch {
+	case f == pgwire.FormatBinary:
+	case len(value) == 0:
+		where += " = ''"
+	default:
+		where += " = '...'"
+	}
+	return e.Within(where)
 }
 
 // CloseStatement implements pgwire.Session.

@@ -201,7 +201,7 @@ type sessionSequences struct {
 func (q *sessionSequences) find(oid uint32) (*catalog.Object, error) {
 	o, ok := q.ss.snapshot().Get(uint64(oid))
 	if !ok {
-		return nil, pgerr.Newf(pgerr.UndefinedTable, "could not open relation with OID %d", oid)
+		return nil, pgerr.Newf(pgerr.InternalError, "could not open relation with OID %d", oid)
 	}
 	if o.Kind != catalog.Sequence {
 		return nil, pgerr.Newf(pgerr.WrongObjectType, "\"%s\" is not a sequence", o.Name)

@@ -142,6 +142,8 @@ func oneOf(values ...string) func(string) (string, error) {
 	}
 }
 
+var errNotBoolean = errors.New("a Boolean value is required")
+
 func boolean(s string) (string, error) {
 	switch strings.ToLower(s) {
 	case "on", "true", "yes", "1", "t", "y":
@@ -149,7 +151,7 @@ func boolean(s string) (string, error) {
 	case "off", "false", "no", "0", "f", "n":
 		return "off", nil
 	}
-	return "", fmt.Errorf("a Boolean value is required")
+	return "", errNotBoolean
 }
 
 func syncCommit(s string) (string, error) {
@@ -486,6 +488,8 @@ func (s *setting) normalise(v string) (string, error) {
 			e.WithDetail("%s", string(detail))
 		}
 		return "", e
+	case errors.Is(err, errNotBoolean):
+		return "", pgerr.Newf(pgerr.InvalidParameterValue, "parameter %q requires a Boolean value", s.name)
 	case err != nil:
 		return "", pgerr.Newf(pgerr.InvalidParameterValue, "invalid value for parameter %q: %q", s.name, v).WithHint("%s.", capital(err.Error()))
 	}

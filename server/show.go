@@ -22,10 +22,13 @@ var jobColumns = types.Schema{
 }
 
 // showColumns are the result columns of a SHOW statement.
-func showColumns(st *sql.Show) types.Schema {
+func (ss *session) showColumns(st *sql.Show) types.Schema {
 	switch st.Kind {
 	case sql.ShowSetting:
 		name := st.Name
+		if s, err := ss.srv.settings.table.find(name); err == nil {
+			name = s.name
+		}
 		return types.Schema{{Name: name, Type: types.Text}}
 	case sql.ShowAll:
 		return types.Schema{{Name: "name", Type: types.Text}, {Name: "setting", Type: types.Text}, {Name: "description", Type: types.Text}}
@@ -41,15 +44,12 @@ func showColumns(st *sql.Show) types.Schema {
 }
 
 func (d *dispatch) show(st *sql.Show) error {
-	cols := showColumns(st)
+	cols := d.ss.showColumns(st)
 	switch st.Kind {
 	case sql.ShowSetting:
 		v, ok := d.ss.vars.lookup(st.Name)
 		if !ok {
 			return pgerr.Newf(pgerr.UndefinedObject, "unrecognized configuration parameter %q", st.Name)
-		}
-		if s, err := d.ss.srv.settings.table.find(st.Name); err == nil {
-			cols[0].Name = s.name
 		}
 		return d.rows(cols, [][]types.Datum{{text(v)}}, "SHOW")
 	case sql.ShowAll:

@@ -396,16 +396,18 @@ func (p *parser) declare() Statement {
 		case p.Accept("insensitive"):
 			s.Insensitive = true
 		case p.Accept("asensitive"):
+			s.Asensitive = true
 		case p.Commit(1, "no", "scroll"):
 			s.NoScroll = true
 		case p.Accept("scroll"):
 			s.Scroll = true
 		default:
 			p.Expect("cursor")
-			if p.Accept("with", "hold") {
+			if p.Accept("with") {
+				p.Expect("hold")
 				s.Hold = true
-			} else {
-				p.Accept("without", "hold")
+			} else if p.Accept("without") {
+				p.Expect("hold")
 			}
 			p.Expect("for")
 			s.Query = p.fullQuery()
@@ -424,7 +426,7 @@ func (p *parser) fetch(move bool) Statement {
 		}
 	}
 	// A direction word may also be the cursor's name: FETCH next.
-	alone := p.Peek(1).K == lex.EOF || p.Peek(1).Is(";")
+	alone := p.Cur().K != lex.Int && (p.Peek(1).K == lex.EOF || p.Peek(1).Is(";"))
 	switch t := p.Cur(); {
 	case alone:
 	case p.Accept("next"):

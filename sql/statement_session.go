@@ -147,6 +147,7 @@ type Declare struct {
 	Name        string
 	Binary      bool
 	Insensitive bool
+	Asensitive  bool
 	Scroll      bool
 	NoScroll    bool
 	Hold        bool

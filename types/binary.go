@@ -9,8 +9,23 @@ import (
 	"github.com/streamdb/streamdb/internal/pgerr"
 )
 
-func errBinary(oid OID) error {
-	return pgerr.Newf(pgerr.InvalidBinaryRepresentation, "incorrect binary data format for type %s", oidName(oid))
+const incorrectBinary = "incorrect binary data format"
+
+// errBinary is the error of a value with bytes behind its end.
+func errBinary() error { return pgerr.Newf(pgerr.InvalidBinaryRepresentation, incorrectBinary) }
+
+// IsIncorrectBinary reports whether an error of ParseBinaryIn is about bytes behind the value's end; callers name the place.
+func IsIncorrectBinary(err error) bool {
+	e := pgerr.From(err)
+	return e != nil && e.Code == pgerr.InvalidBinaryRepresentation && e.Message == incorrectBinary
+}
+
+func errNoData() error {
+	return pgerr.Newf(pgerr.ProtocolViolation, "no data left in message")
+}
+
+func errShort() error {
+	return pgerr.Newf(pgerr.ProtocolViolation, "insufficient data left in message")
 }
 
 // binaryLen returns the fixed length of a type's wire form, -1 for none.
@@ -46,11 +61,18 @@ func ParseBinaryIn(f *Format, t Type, b []byte) (Datum, error) {
 
 func parseBinary(f *Format, t Type, b []byte) (d Datum, err error) {
 	d.Type = t
-	if n := binaryLen(t.OID); n >= 0 && len(b) != n {
-		if len(b) < n {
-			return d, pgerr.Newf(pgerr.ProtocolViolation, "insufficient data left in message").WithDetail("%s takes %d bytes, got %d.", oidName(t.OID), n, len(b))
+	if n := binaryLen(t.OID); n >= 0 {
+		switch {
+		case len(b) == 0 && n == 1:
+			return d, errNoData()
+		case len(b) < n:
+			return d, errShort()
+		case len(b) > n: // is reported when the value itself is good
+			if d, err = parseBinary(f, t, b[:n]); err == nil {
+				err = errBinary()
+			}
+			return d, err
 		}
-		return d, errBinary(t.OID)
 	}
 	switch t.OID {
 	case OIDBool:
@@ -95,20 +117,24 @@ func parseBinary(f *Format, t Type, b []byte) (d Datum, err error) {
 	case OIDUUID, OIDBytea:
 		d.Str = string(b)
 	case OIDChar:
-		if len(b) != 1 {
-			return d, errBinary(t.OID)
+		switch len(b) {
+		case 0:
+			return d, errNoData()
+		case 1:
+		default:
+			return d, errBinary()
 		}
 		if b[0] != 0 {
 			d.Str = string(b)
 		}
 	case OIDText, OIDVarchar, OIDBpchar, OIDUnknown, OIDCstring, OIDNodeTree, OIDAclItem:
 		d.Str = string(b)
-		err = checkText(d.Str)
+		err = pgerr.CheckText(d.Str)
 	case OIDName:
 		if d.Str = string(b); len(b) > maxNameBytes {
 			err = pgerr.Newf(pgerr.NameTooLong, "identifier too long").WithDetail("Identifier must be less than %d characters.", maxNameBytes+1)
 		} else {
-			err = checkText(d.Str)
+			err = pgerr.CheckText(d.Str)
 		}
 	case OIDJSON:
 		d.Str = string(b)
@@ -116,7 +142,7 @@ func parseBinary(f *Format, t Type, b []byte) (d Datum, err error) {
 	case OIDJSONB:
 		switch {
 		case len(b) == 0:
-			err = errBinary(t.OID)
+			err = errShort()
 		case b[0] != 1:
 			err = pgerr.Newf(pgerr.InternalError, "unsupported jsonb version number %d", b[0])
 		default:
@@ -125,7 +151,7 @@ func parseBinary(f *Format, t Type, b []byte) (d Datum, err error) {
 	case OIDJSONPath:
 		switch {
 		case len(b) == 0:
-			err = errBinary(t.OID)
+			err = errShort()
 		case b[0] != 1:
 			err = pgerr.Newf(pgerr.InternalError, "unsupported jsonpath version number: %d", b[0])
 		default:
@@ -140,7 +166,7 @@ func parseBinary(f *Format, t Type, b []byte) (d Datum, err error) {
 			break
 		}
 		if t.IsEnum() {
-			if err = checkText(string(b)); err == nil {
+			if err = pgerr.CheckText(string(b)); err == nil {
 				d.Str, err = parseEnum(f, t, string(b))
 			}
 			break
@@ -160,28 +186,29 @@ const (
 
 func parseBinaryNumeric(b []byte) (Numeric, error) {
 	if len(b) < 8 {
-		return Numeric{}, errBinary(OIDNumeric)
+		return Numeric{}, errShort()
 	}
 	nd := int(binary.BigEndian.Uint16(b))
 	weight := int(int16(binary.BigEndian.Uint16(b[2:])))
 	sign := binary.BigEndian.Uint16(b[4:])
 	scale := int(binary.BigEndian.Uint16(b[6:]))
-	if len(b) != 8+2*nd {
-		return Numeric{}, errBinary(OIDNumeric)
-	}
+	form := Finite
 	switch sign {
 	case numBinNaN:
-		return Numeric{Form: NaN}, nil
+		form = NaN
 	case numBinPosInf:
-		return Numeric{Form: PosInf}, nil
+		form = PosInf
 	case numBinNegInf:
-		return Numeric{Form: NegInf}, nil
+		form = NegInf
 	case 0, numBinNeg:
 	default:
 		return Numeric{}, pgerr.Newf(pgerr.InvalidBinaryRepresentation, "invalid sign in external \"numeric\" value")
 	}
 	if scale > maxNumericDScale {
 		return Numeric{}, pgerr.Newf(pgerr.InvalidBinaryRepresentation, "invalid scale in external \"numeric\" value")
+	}
+	if len(b) < 8+2*nd {
+		return Numeric{}, errShort()
 	}
 	digits := make([]byte, 0, 4*nd+1)
 	for i := range nd {
@@ -191,12 +218,17 @@ func parseBinaryNumeric(b []byte) (Numeric, error) {
 		}
 		digits = append(digits, byte('0'+d/1000), byte('0'+d/100%10), byte('0'+d/10%10), byte('0'+d%10))
 	}
-	if nd == 0 {
+	switch {
+	case len(b) > 8+2*nd:
+		return Numeric{}, errBinary()
+	case form != Finite:
+		return Numeric{Form: form}, nil
+	case nd == 0:
 		return Numeric{Scale: int16(scale)}, nil
 	}
 	c, ok := new(big.Int).SetString(string(digits), 10)
 	if !ok {
-		return Numeric{}, errBinary(OIDNumeric)
+		return Numeric{}, pgerr.Newf(pgerr.InvalidBinaryRepresentation, "invalid digit in external \"numeric\" value")
 	}
 	if sign == numBinNeg {
 		c.Neg(c)
@@ -383,10 +415,10 @@ func appendBinaryField(dst []byte, d *Datum) []byte {
 	return dst
 }
 
-// binaryField cuts one length-prefixed value off b.
-func binaryField(f *Format, t Type, b []byte) (d Datum, rest []byte, err error) {
+// binaryField cuts one length-prefixed value off b. place names it for errors.
+func binaryField(f *Format, t Type, b []byte, place func() string) (d Datum, rest []byte, err error) {
 	if len(b) < 4 {
-		return d, nil, errBinary(t.OID)
+		return d, nil, errShort()
 	}
 	n := int32(binary.BigEndian.Uint32(b))
 	b = b[4:]
@@ -394,15 +426,17 @@ func binaryField(f *Format, t Type, b []byte) (d Datum, rest []byte, err error) 
 		return NullDatum(t), b, nil
 	}
 	if n < 0 || int(n) > len(b) {
-		return d, nil, errBinary(t.OID)
+		return d, nil, pgerr.Newf(pgerr.InvalidBinaryRepresentation, "insufficient data left in message")
 	}
-	d, err = ParseBinaryIn(f, t, b[:n])
+	if d, err = ParseBinaryIn(f, t, b[:n]); err != nil && IsIncorrectBinary(err) {
+		err = pgerr.Newf(pgerr.InvalidBinaryRepresentation, "improper binary format in %s", place())
+	}
 	return d, b[n:], err
 }
 
 func parseBinaryArray(f *Format, elem Type, b []byte) (string, error) {
 	if len(b) < 12 {
-		return "", errBinary(ArrayOf(elem.OID))
+		return "", errShort()
 	}
 	nd := binary.BigEndian.Uint32(b)
 	flags := binary.BigEndian.Uint32(b[4:])
@@ -413,9 +447,9 @@ func parseBinaryArray(f *Format, elem Type, b []byte) (string, error) {
 	case flags > 1:
 		return "", pgerr.Newf(pgerr.InvalidBinaryRepresentation, "invalid array flags")
 	case oid != elem.OID:
-		return "", pgerr.Newf(pgerr.DatatypeMismatch, "binary data has array element type %d (%s) instead of expected %d (%s)", oid, oidName(oid), elem.OID, oidName(elem.OID))
+		return "", pgerr.Newf(pgerr.DatatypeMismatch, "binary data has array element type %d (%s) instead of expected %d (%s)", oid, T(oid), elem.OID, T(elem.OID))
 	case len(b) < 12+8*int(nd):
-		return "", errBinary(ArrayOf(elem.OID))
+		return "", errShort()
 	}
 	a := Array{Elem: elem.OID}
 	n := int64(0)
@@ -435,18 +469,18 @@ func parseBinaryArray(f *Format, elem Type, b []byte) (string, error) {
 		a.Dims = nil
 	}
 	if n*4 > int64(len(b)) {
-		return "", errBinary(ArrayOf(elem.OID))
+		return "", errShort()
 	}
 	a.Elems = make([]Datum, n)
 	for i := range a.Elems {
 		var err error
-		if a.Elems[i], b, err = binaryField(f, elem, b); err != nil {
+		if a.Elems[i], b, err = binaryField(f, elem, b, func() string { return "array element " + strconv.Itoa(i+1) }); err != nil {
 			return "", err
 		}
 		a.Elems[i].Type = T(elem.OID)
 	}
 	if len(b) > 0 {
-		return "", errBinary(ArrayOf(elem.OID))
+		return "", errBinary()
 	}
 	return EncodeArray(a), nil
 }
@@ -463,26 +497,26 @@ func appendBinaryRecord(dst []byte, s string) []byte {
 
 func parseBinaryRecord(f *Format, b []byte) (string, error) {
 	if len(b) < 4 {
-		return "", errBinary(OIDRecord)
+		return "", errShort()
 	}
 	n := int(binary.BigEndian.Uint32(b))
 	b = b[4:]
 	if n < 0 || n*8 > len(b) {
-		return "", errBinary(OIDRecord)
+		return "", errShort()
 	}
 	fields := make([]Datum, n)
 	for i := range fields {
 		if len(b) < 4 {
-			return "", errBinary(OIDRecord)
+			return "", errShort()
 		}
 		t := T(OID(binary.BigEndian.Uint32(b)))
 		var err error
-		if fields[i], b, err = binaryField(f, t, b[4:]); err != nil {
+		if fields[i], b, err = binaryField(f, t, b[4:], func() string { return "record column " + strconv.Itoa(i+1) }); err != nil {
 			return "", err
 		}
 	}
 	if len(b) > 0 {
-		return "", errBinary(OIDRecord)
+		return "", errBinary()
 	}
 	return EncodeRecord(fields), nil
 }

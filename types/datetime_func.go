@@ -67,15 +67,15 @@ func ParseDateField(name string) DateField {
 // not apply.
 func ErrDateField(name string, t Type) error {
 	if ParseDateField(name) == FieldInvalid {
-		return pgerr.Newf(pgerr.InvalidParameterValue, "unit \"%s\" not recognized for type %s", name, t)
+		return pgerr.Newf(pgerr.InvalidParameterValue, "unit \"%s\" not recognized for type %s", strings.ToLower(name), t)
 	}
-	return pgerr.Newf(pgerr.FeatureNotSupported, "unit \"%s\" not supported for type %s", name, t)
+	return pgerr.Newf(pgerr.FeatureNotSupported, "unit \"%s\" not supported for type %s", strings.ToLower(name), t)
 }
 
 // ErrTruncField is PostgreSQL's error for a field that date_trunc does not have: there, fields known to extract alone are not recognized.
 func ErrTruncField(name string, t Type) error {
 	if f := ParseDateField(name); f >= FieldEpoch && f < FieldTimezone {
-		return pgerr.Newf(pgerr.InvalidParameterValue, "unit \"%s\" not recognized for type %s", name, t)
+		return pgerr.Newf(pgerr.InvalidParameterValue, "unit \"%s\" not recognized for type %s", strings.ToLower(name), t)
 	}
 	return ErrDateField(name, t)
 }

@@ -2,6 +2,7 @@ package types
 
 import (
 	"encoding/binary"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -96,8 +97,33 @@ type jsonParser struct {
 	lax   bool // json: keep no tree, check \u0000 and numbers only as far as json does
 }
 
-func (p *jsonParser) errorf(detail string, args ...any) error {
-	return pgerr.Newf(pgerr.InvalidTextRepresentation, "invalid input syntax for type json").WithDetail(detail, args...)
+// maxJSONContext is how many bytes before its end the context of an error shows.
+const maxJSONContext = 50
+
+// errorf makes an error about the token that ends at end.
+func (p *jsonParser) errorf(end int, detail string, args ...any) error {
+	return p.within(pgerr.Newf(pgerr.InvalidTextRepresentation, "invalid input syntax for type json").WithDetail(detail, args...), end)
+}
+
+// within shows the line up to end as an error's context.
+func (p *jsonParser) within(e *pgerr.Error, end int) error {
+	line := strings.LastIndexByte(p.s[:end], '\n') + 1
+	start := line
+	for end-start >= maxJSONContext {
+		_, w := utf8.DecodeRuneInString(p.s[start:])
+		start += w
+	}
+	if start-line <= len("...") {
+		start = line
+	}
+	text := p.s[start:end]
+	if start > line {
+		text = "..." + text
+	}
+	if end < len(p.s) && p.s[end] != '\n' && p.s[end] != '\r' {
+		text += "..."
+	}
+	return e.Within(fmt.Sprintf("JSON data, line %d: %s", strings.Count(p.s[:line], "\n")+1, text))
 }
 
 func (p *jsonParser) space() {
@@ -130,9 +156,19 @@ func isJSONWord(c byte) bool {
 
 func (p *jsonParser) expected(what string) error {
 	if p.pos >= len(p.s) {
-		return p.errorf("The input string ended unexpectedly.")
+		return p.errorf(len(p.s), "The input string ended unexpectedly.")
 	}
-	return p.errorf("Expected %s, but found \"%s\".", what, p.token())
+	// A token that is none comes first.
+	at := p.pos
+	switch c := p.s[at]; {
+	case strings.IndexByte("{}[],:", c) >= 0:
+		p.pos++
+	default:
+		if _, err := p.value(); err != nil {
+			return err
+		}
+	}
+	return p.errorf(p.pos, "Expected %s, but found \"%s\".", what, p.s[at:p.pos])
 }
 
 // ParseJSON reads JSON text as jsonb does: numbers keep their digits, object keys are sorted, the last of equal keys wins. 22P02 for bad
@@ -150,15 +186,16 @@ func CheckJSON(s string) error {
 }
 
 func (p *jsonParser) document() (JSONTree, error) {
-	if p.pos, p.depth = 0, 0; !utf8.ValidString(p.s) {
-		return JSONTree{}, errEncoding(p.s)
+	p.pos, p.depth = 0, 0
+	if err := pgerr.CheckText(p.s); err != nil {
+		return JSONTree{}, err
 	}
 	v, err := p.value()
 	if err != nil {
 		return v, err
 	}
 	if p.space(); p.pos < len(p.s) {
-		return v, p.errorf("Expected end of input, but found \"%s\".", p.token())
+		return v, p.expected("end of input")
 	}
 	return v, nil
 }
@@ -166,7 +203,7 @@ func (p *jsonParser) document() (JSONTree, error) {
 func (p *jsonParser) value() (JSONTree, error) {
 	p.space()
 	if p.pos >= len(p.s) {
-		return JSONTree{}, p.errorf("The input string ended unexpectedly.")
+		return JSONTree{}, p.errorf(len(p.s), "The input string ended unexpectedly.")
 	}
 	switch c := p.s[p.pos]; {
 	case c == '{':
@@ -190,9 +227,9 @@ func (p *jsonParser) value() (JSONTree, error) {
 	}
 	switch p.s[p.pos] {
 	case '}', ']', ',', ':':
-		return JSONTree{}, p.errorf("Expected JSON value, but found \"%s\".", tok)
+		return JSONTree{}, p.errorf(p.pos+len(tok), "Expected JSON value, but found \"%s\".", tok)
 	}
-	return JSONTree{}, p.errorf("Token \"%s\" is invalid.", tok)
+	return JSONTree{}, p.errorf(p.pos+len(tok), "Token \"%s\" is invalid.", tok)
 }
 
 func (p *jsonParser) enter() error {
@@ -318,7 +355,7 @@ func (p *jsonParser) number() (JSONTree, error) {
 		ok = digits()
 	}
 	if !ok || i < len(p.s) && isJSONWord(p.s[i]) {
-		return JSONTree{}, p.errorf("Token \"%s\" is invalid.", p.token())
+		return JSONTree{}, p.errorf(p.pos+len(p.token()), "Token \"%s\" is invalid.", p.token())
 	}
 	p.pos = i
 	v := JSONTree{Kind: JSONNumber}
@@ -341,11 +378,11 @@ func (p *jsonParser) str() (string, error) {
 		case c == '\\':
 			return p.escaped(start, i)
 		case c < 0x20:
-			return "", p.errorf("Character with value 0x%02x must be escaped.", c)
+			return "", p.errorf(i, "Character with value 0x%02x must be escaped.", c)
 		}
 	}
 	p.pos = start - 1
-	return "", p.errorf("Token \"%s\" is invalid.", p.s[start-1:])
+	return "", p.errorf(len(p.s), "Token \"%s\" is invalid.", p.s[start-1:])
 }
 
 func (p *jsonParser) escaped(start, i int) (string, error) {
@@ -357,7 +394,7 @@ func (p *jsonParser) escaped(start, i int) (string, error) {
 			p.pos = i + 1
 			return string(b), nil
 		case c < 0x20:
-			return "", p.errorf("Character with value 0x%02x must be escaped.", c)
+			return "", p.errorf(i, "Character with value 0x%02x must be escaped.", c)
 		case c != '\\':
 			b = append(b, c)
 			i++
@@ -389,11 +426,11 @@ func (p *jsonParser) escaped(start, i int) (string, error) {
 			continue
 		default:
 			_, w := utf8.DecodeRuneInString(p.s[i:])
-			return "", p.errorf("Escape sequence \"\\%s\" is invalid.", p.s[i:i+w])
+			return "", p.errorf(i+w, "Escape sequence \"\\%s\" is invalid.", p.s[i:i+w])
 		}
 		i++
 	}
-	return "", p.errorf("Token \"%s\" is invalid.", p.s[start-1:])
+	return "", p.errorf(len(p.s), "Token \"%s\" is invalid.", p.s[start-1:])
 }
 
 func (p *jsonParser) hex4(i int) (rune, error) {
@@ -402,7 +439,11 @@ func (p *jsonParser) hex4(i int) (rune, error) {
 			return rune(u), nil
 		}
 	}
-	return 0, p.errorf("\"\\u\" must be followed by four hexadecimal digits.")
+	for n := 0; n < 4 && i < len(p.s) && strings.IndexByte("0123456789abcdefABCDEF", p.s[i]) >= 0; n++ {
+		i++
+	}
+	_, w := utf8.DecodeRuneInString(p.s[min(i, len(p.s)):])
+	return 0, p.errorf(min(i+w, len(p.s)), "\"\\u\" must be followed by four hexadecimal digits.")
 }
 
 // unicode reads the digits after \u at i and a second half where the first is a high surrogate.
@@ -417,18 +458,18 @@ func (p *jsonParser) unicode(i int) (rune, int, error) {
 		if p.lax {
 			return 0xFFFD, i, nil
 		}
-		return 0, 0, pgerr.Newf(pgerr.UntranslatableCharacter, "unsupported Unicode escape sequence").WithDetail("\\u0000 cannot be converted to text.")
+		return 0, 0, p.within(pgerr.Newf(pgerr.UntranslatableCharacter, "unsupported Unicode escape sequence").WithDetail("\\u0000 cannot be converted to text."), i)
 	case r >= 0xDC00 && r <= 0xDFFF:
 		if p.lax {
 			return 0xFFFD, i, nil
 		}
-		return 0, 0, p.errorf("Unicode low surrogate must follow a high surrogate.")
+		return 0, 0, p.errorf(i, "Unicode low surrogate must follow a high surrogate.")
 	case r >= 0xD800 && r <= 0xDBFF:
 		if p.lax {
 			return 0xFFFD, i, nil
 		}
 		if !strings.HasPrefix(p.s[i:], "\\u") {
-			return 0, 0, p.errorf("Unicode low surrogate must follow a high surrogate.")
+			return 0, 0, p.errorf(i, "Unicode low surrogate must follow a high surrogate.")
 		}
 		lo, err := p.hex4(i + 2)
 		if err != nil {
@@ -436,9 +477,9 @@ func (p *jsonParser) unicode(i int) (rune, int, error) {
 		}
 		switch {
 		case lo >= 0xD800 && lo <= 0xDBFF:
-			return 0, 0, p.errorf("Unicode high surrogate must not follow a high surrogate.")
+			return 0, 0, p.errorf(i, "Unicode high surrogate must not follow a high surrogate.")
 		case lo < 0xDC00 || lo > 0xDFFF:
-			return 0, 0, p.errorf("Unicode low surrogate must follow a high surrogate.")
+			return 0, 0, p.errorf(i, "Unicode low surrogate must follow a high surrogate.")
 		}
 		return (r-0xD800)<<10 + (lo - 0xDC00) + 0x10000, i + 6, nil
 	}
@@ -574,17 +615,4 @@ func appendJSONKey(dst []byte, j *JSONTree) []byte {
 		dst = appendJSONKey(dst, &j.Elems[i])
 	}
 	return dst
-}
-
-// errEncoding reports the first bytes of s that are not UTF-8.
-func errEncoding(s string) error {
-	i := 0
-	for i < len(s) {
-		r, w := utf8.DecodeRuneInString(s[i:])
-		if r == utf8.RuneError && w <= 1 {
-			break
-		}
-		i += w
-	}
-	return pgerr.Newf(pgerr.CharacterNotInRepertoire, "invalid byte sequence for encoding \"UTF8\": 0x%02x", s[i])
 }

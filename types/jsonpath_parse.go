@@ -256,10 +256,19 @@ func (p *pathParser) advance() (err error) {
 }
 
 func (p *pathParser) unexpected() error {
-	if p.tok.kind == pathEnd {
+	near := p.tok.text
+	switch p.tok.kind {
+	case pathIdent:
+		// The name is not named: PostgreSQL's lexer has gone on to what ends it.
+		rest := p.lex.s[p.lex.pos:]
+		near = rest[:len(rest)-len(strings.TrimLeft(rest, " \t\n\r\f"))]
+	case pathVar:
+		near = p.lex.s[p.tok.from:p.lex.pos]
+	}
+	if p.tok.kind == pathEnd || near == "" {
 		return pgerr.Newf(pgerr.SyntaxError, "syntax error at end of jsonpath input")
 	}
-	return pgerr.Newf(pgerr.SyntaxError, "syntax error at or near \"%s\" of jsonpath input", p.tok.text)
+	return pgerr.Newf(pgerr.SyntaxError, "syntax error at or near \"%s\" of jsonpath input", near)
 }
 
 func (p *pathParser) punct(s string) bool { return p.tok.kind == pathPunct && p.tok.text == s }

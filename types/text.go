@@ -41,9 +41,9 @@ func parseText(f *Format, t Type, s string) (d Datum, err error) {
 	case OIDNumeric:
 		d.Num, err = ParseNumeric(s)
 	case OIDText, OIDVarchar, OIDBpchar, OIDUnknown, OIDNodeTree, OIDAclItem, OIDCstring:
-		d.Str, err = s, checkText(s)
+		d.Str, err = s, pgerr.CheckText(s)
 	case OIDName:
-		d.Str, err = truncateName(s), checkText(s)
+		d.Str, err = truncateName(s), pgerr.CheckText(s)
 	case OIDChar:
 		d.Str = parseChar(s)
 	case OIDBytea:
@@ -92,16 +92,6 @@ func parseText(f *Format, t Type, s string) (d Datum, err error) {
 		err = pgerr.Newf(pgerr.FeatureNotSupported, "cannot accept a value of type %s", name)
 	}
 	return d, err
-}
-
-func checkText(s string) error {
-	if !utf8.ValidString(s) {
-		return errEncoding(s)
-	}
-	if i := strings.IndexByte(s, 0); i >= 0 {
-		return pgerr.Newf(pgerr.CharacterNotInRepertoire, "invalid byte sequence for encoding \"UTF8\": 0x00")
-	}
-	return nil
 }
 
 func truncateName(s string) string {

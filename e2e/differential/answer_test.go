@@ -3,11 +3,13 @@
 package differential
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -27,19 +29,31 @@ type answer struct {
 	tag     string
 	code    string // SQLSTATE, "" for success
 	message string
+	fields  string // the other fields of an error
+	notices []string
+	status  byte // of the transaction
 }
 
 // client is a connection that is made again after the server closed it.
 type client struct {
-	connect func(ctx context.Context) (*pgconn.PgConn, error)
+	config  func() (*pgconn.Config, error)
 	conn    *pgconn.PgConn
+	notices []string
 }
 
 func (c *client) ready(ctx context.Context) error {
 	if c.conn != nil && !c.conn.IsClosed() {
 		return nil
 	}
-	conn, err := c.connect(ctx)
+	config, err := c.config()
+	if err != nil {
+		return err
+	}
+	config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
+		e := (*pgconn.PgError)(n)
+		c.notices = append(c.notices, e.Severity+" "+e.Code+" "+e.Message+fieldsOf(e))
+	}
+	conn, err := pgconn.ConnectConfig(ctx, config)
 	if err != nil {
 		return err
 	}
@@ -62,63 +76,139 @@ func (c *client) close() {
 
 // simple runs a statement in the simple protocol.
 func (c *client) simple(ctx context.Context, sql string) *answer {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
-	defer cancel()
-	if err := c.ready(ctx); err != nil {
-		return failed(err)
-	}
-	results, err := c.conn.Exec(ctx, sql).ReadAll()
-	if err != nil {
-		return failed(err)
-	}
-	out := &answer{}
-	for _, r := range results {
-		out.add(r)
-	}
-	return out
+	return c.ask(ctx, func(ctx context.Context, out *answer) error {
+		results, err := c.conn.Exec(ctx, sql).ReadAll()
+		if err != nil {
+			return err
+		}
+		for _, r := range results {
+			out.add(r)
+		}
+		return nil
+	})
 }
 
-// extended prepares a query without parameters, and runs it with its results in binary.
-func (c *client) extended(ctx context.Context, sql string) *answer {
+// extended prepares a statement, and runs it with its results in binary, or in text.
+func (c *client) extended(ctx context.Context, q *call, format int16) *answer {
+	return c.ask(ctx, func(ctx context.Context, out *answer) error {
+		described, err := c.conn.Prepare(ctx, "", q.sql, q.types)
+		if err != nil {
+			return err
+		}
+		r := c.conn.ExecPrepared(ctx, "", q.values, q.formats, []int16{format}).Read()
+		if r.Err != nil {
+			return r.Err
+		}
+		out.add(r)
+		out.columns = columnsOf(described.Fields, true)
+		for _, p := range described.ParamOIDs {
+			out.columns = append(out.columns, fmt.Sprintf("$ %d", known(p)))
+		}
+		return nil
+	})
+}
+
+// copy runs a COPY statement; what it sends is one row.
+func (c *client) copy(ctx context.Context, q *call) *answer {
+	return c.ask(ctx, func(ctx context.Context, out *answer) error {
+		var data bytes.Buffer
+		var tag pgconn.CommandTag
+		var err error
+		if q.copyIn {
+			tag, err = c.conn.CopyFrom(ctx, bytes.NewReader(q.data), q.sql)
+		} else {
+			tag, err = c.conn.CopyTo(ctx, &data, q.sql)
+			out.rows = []string{data.String()}
+		}
+		out.tag = tag.String()
+		return err
+	})
+}
+
+// run runs a statement as it asks for.
+func (c *client) run(ctx context.Context, q *call) *answer {
+	switch {
+	case q.bind:
+		return c.extended(ctx, q, 1)
+	case q.copyIn || copiesOut.MatchString(q.sql):
+		return c.copy(ctx, q)
+	}
+	return c.simple(ctx, q.sql)
+}
+
+func (c *client) ask(ctx context.Context, do func(context.Context, *answer) error) *answer {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	if err := c.ready(ctx); err != nil {
 		return failed(err)
 	}
-	described, err := c.conn.Prepare(ctx, "", sql, nil)
-	if err != nil {
-		return failed(err)
-	}
-	r := c.conn.ExecPrepared(ctx, "", nil, nil, []int16{1}).Read()
-	if r.Err != nil {
-		return failed(r.Err)
-	}
+	c.notices = nil
 	out := &answer{}
-	out.add(r)
-	out.columns = columnsOf(described.Fields)
-	for _, p := range described.ParamOIDs {
-		out.columns = append(out.columns, fmt.Sprintf("$ %d", p))
+	if err := do(ctx, out); err != nil {
+		out = failed(err)
 	}
+	out.notices, out.status = c.notices, c.conn.TxStatus()
 	return out
 }
 
 func failed(err error) *answer {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return &answer{code: e.Code, message: e.Message}
+		return &answer{code: e.Code, message: e.Message, fields: fieldsOf(e)}
 	}
 	return &answer{code: "connection lost", message: err.Error()}
 }
 
-func columnsOf(fields []pgconn.FieldDescription) []string {
+// fieldsOf shows the fields of an error that are not always there.
+func fieldsOf(e *pgconn.PgError) string {
+	var b strings.Builder
+	add := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(&b, "  %s: %s", name, value)
+		}
+	}
+	if e.Position != 0 {
+		add("position", strconv.Itoa(int(e.Position)))
+	}
+	add("detail", e.Detail)
+	add("hint", e.Hint)
+	add("where", e.Where)
+	add("schema", e.SchemaName)
+	add("table", e.TableName)
+	add("column", e.ColumnName)
+	add("type", e.DataTypeName)
+	add("constraint", e.ConstraintName)
+	return b.String()
+}
+
+// firstCreated is the first OID of what is not PostgreSQL's own.
+const firstCreated = 16384
+
+// known is the OID of a type, or 1 for a type that was created: those have no fixed OIDs.
+func known(oid uint32) uint32 {
+	if oid >= firstCreated {
+		return 1
+	}
+	return oid
+}
+
+// columnsOf describes columns; modifiers of types only as Parse finds them, since PostgreSQL's plans know more of constants.
+func columnsOf(fields []pgconn.FieldDescription, modifiers bool) []string {
 	var out []string
 	for _, f := range fields {
-		out = append(out, fmt.Sprintf("%s %d", f.Name, f.DataTypeOID))
+		text := fmt.Sprintf("%s %d", f.Name, known(f.DataTypeOID))
+		if modifiers && f.TypeModifier != -1 {
+			text += fmt.Sprintf(" modifier %d", f.TypeModifier)
+		}
+		if f.TableOID >= firstCreated {
+			text += fmt.Sprintf(" column %d", f.TableAttributeNumber)
+		}
+		out = append(out, fmt.Sprintf("%s size %d", text, f.DataTypeSize))
 	}
 	return out
 }
 
 func (a *answer) add(r *pgconn.Result) {
-	a.columns = append(a.columns, columnsOf(r.FieldDescriptions)...)
+	a.columns = append(a.columns, columnsOf(r.FieldDescriptions, false)...)
 	a.tag += r.CommandTag.String()
 	for _, row := range r.Rows {
 		values := make([]string, len(row))
@@ -134,8 +224,12 @@ func (a *answer) add(r *pgconn.Result) {
 
 // String shows an answer in a report.
 func (a *answer) String() string {
+	said := ""
+	for _, n := range a.notices {
+		said += "\n              " + n
+	}
 	if a.code != "" {
-		return a.code + " " + a.message
+		return a.code + " " + a.message + a.fields + said
 	}
 	const shownRows = 6
 	rows := a.rows[:min(len(a.rows), shownRows)]
@@ -144,12 +238,17 @@ func (a *answer) String() string {
 	if len(a.rows) > shownRows {
 		text += fmt.Sprintf(" … %d rows", len(a.rows))
 	}
-	return text + " | " + a.tag
+	return text + " | " + a.tag + said
 }
 
 // equal compares two answers; rows only count in their order when the query asks for one.
 func (a *answer) equal(b *answer, ordered bool) bool {
-	return a.code == b.code && a.tag == b.tag && slices.Equal(a.columns, b.columns) && sameRows(a.rows, b.rows, ordered)
+	return a.code == b.code && a.message == b.message && a.tag == b.tag && slices.Equal(a.columns, b.columns) && sameRows(a.rows, b.rows, ordered)
+}
+
+// same compares what equal leaves out.
+func (a *answer) same(b *answer) bool {
+	return a.fields == b.fields && a.status == b.status && slices.Equal(a.notices, b.notices)
 }
 
 func sameRows(a, b []string, ordered bool) bool {

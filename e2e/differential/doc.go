@@ -1,7 +1,8 @@
 // Package differential runs the same statements on streamdb and on PostgreSQL and compares what a client sees: rows, column names, type OIDs,
-// command tags and SQLSTATEs, in the simple protocol as text, and for queries in the extended protocol in binary.
+// command tags, SQLSTATEs and messages, in the simple protocol as text, and for queries in the extended protocol in binary.
 //
 //	testdata/*.sql   the statements, one family a file; script.go describes the form
+//	call.go          what a statement is sent with: parameters, data of COPY
 //	accepted.txt     the queries whose answers may differ, each group under its reason in docs/differences.md
 //	postgres_test.go finds or starts PostgreSQL
 //	answer_test.go   asks one server, and compares two answers
@@ -12,6 +13,5 @@
 //
 //	go test -tags e2e -v ./e2e/differential -run 'TestDifferential/jsonb'
 //
-// STREAMDB_DIFFERENTIAL_MESSAGES=1 also prints the errors that agree in SQLSTATE but not in wording,
-// STREAMDB_DIFFERENTIAL_ACCEPTED=1 the accepted differences.
+// STREAMDB_DIFFERENTIAL_ACCEPTED=1 also prints the accepted differences.
 package differential

@@ -17,13 +17,17 @@ const maxExpansion = 4000
 //
 //	-- comments
 //	--! views                       each query is also run as a materialized view
+//	--! exact                       all fields of errors, notices and the state of the transaction are compared too
 //	--! list name = a | b | c       {name} in a statement stands for each of them; several lists make all combinations
 //	--! run text                    one statement, whatever its quotes and semicolons
 //	--! setup                       the statements up to the next line are run on both servers and must succeed on both
 //	--! queries                     the statements that are compared; statements end with a semicolon
+//
+// What a statement needs besides its text follows it (see call).
 type script struct {
 	family  string
 	views   bool
+	exact   bool
 	setup   []string
 	queries []string
 }
@@ -65,6 +69,8 @@ func readScript(path string) (*script, error) {
 			*into = append(*into, rest)
 		case "views":
 			s.views = true
+		case "exact":
+			s.exact = true
 		case "setup":
 			into = &s.setup
 		case "queries":

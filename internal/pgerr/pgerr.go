@@ -54,11 +54,12 @@ func (e *Error) WithHint(format string, args ...any) *Error {
 	return e
 }
 
-// WithWhere sets the context unless one is known already.
-func (e *Error) WithWhere(where string) *Error {
-	if e.Where == "" {
-		e.Where = where
+// Within adds a line to the context: what surrounds that which is named there already.
+func (e *Error) Within(where string) *Error {
+	if e.Where != "" {
+		e.Where += "\n"
 	}
+	e.Where += where
 	return e
 }
 

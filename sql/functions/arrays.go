@@ -545,7 +545,7 @@ func arrayFill(c *call) error {
 			return pgerr.Newf(pgerr.NullValueNotAllowed, "dimension values cannot be null")
 		}
 		if d.Int < 0 || n*d.Int > maxResultBytes/16 {
-			return pgerr.Newf(pgerr.ProgramLimitExceeded, "array size exceeds the maximum allowed")
+			return pgerr.Newf(pgerr.ProgramLimitExceeded, "array size exceeds the maximum allowed (134217727)")
 		}
 		n *= d.Int
 		out.Dims = append(out.Dims, types.Dim{Len: int32(d.Int), Lower: 1})

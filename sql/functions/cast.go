@@ -150,6 +150,9 @@ func (r *Registry) Cast(e *expr.Expr, to types.Type, ctx CastContext) (*expr.Exp
 		return e, nil
 	}
 	if e.Type.OID == types.OIDUnknown {
+		if to.OID == types.OIDAny {
+			to = types.Text
+		}
 		return r.castUnknown(e, to, ctx)
 	}
 	if e.Type.OID == to.OID {

@@ -97,10 +97,13 @@ func numberCasts() []entry {
 	toFloat8 := func(n types.Numeric) (float64, error) { return n.ToFloat64() }
 	numToFloat4 := func(n types.Numeric) (float64, error) {
 		v, err := n.ToFloat64()
-		if err != nil {
-			return 0, err
+		if err == nil {
+			v, err = toFloat4(v)
 		}
-		return toFloat4(v)
+		if err != nil {
+			return types.ParseFloat(n.String(), types.OIDFloat4) // its error shows the number
+		}
+		return v, nil
 	}
 	return append(out,
 		total("float8(float4)", "", map1(floatSlot, floatSlot, same[float64])), fn("float4(float8)", "float4(0.1::float8)", map1e(floatSlot, floatSlot, toFloat4)),

@@ -368,7 +368,7 @@ func datePart(c *call) error {
 func zoneFunctions() []entry {
 	fixed := func(iv types.Interval) (*time.Location, error) {
 		if iv.Months != 0 || iv.Days != 0 {
-			return nil, pgerr.Newf(pgerr.InvalidParameterValue, "interval time zone must not include months or days")
+			return nil, pgerr.Newf(pgerr.InvalidParameterValue, "interval time zone %q must not include months or days", types.AppendInterval(nil, iv, types.IntervalPostgres))
 		}
 		return time.FixedZone("", int(iv.Micros/microsPerSecond)), nil
 	}

@@ -21,9 +21,8 @@ func (r *Registry) polymorphic(params, in []types.OID, result types.OID) ([]type
 		t := in[i]
 		switch p {
 		case types.OIDAny:
-			out[i] = t
-			if t == types.OIDUnknown {
-				out[i] = types.OIDText
+			if t != types.OIDUnknown {
+				out[i] = t
 			}
 		case types.OIDAnyElement, types.OIDAnyNonArray, types.OIDAnyEnum:
 			haveElem = true

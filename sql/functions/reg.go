@@ -59,6 +59,14 @@ func parseReg(env *expr.Env, t types.OID, s string) (uint32, error) {
 	return findReg(env.Catalog, env.Schemas, t, s)
 }
 
+// relationNamed is parseReg of a relation, except that digits are a name.
+func relationNamed(env *expr.Env, s string) (uint32, error) {
+	if strings.Trim(s, "0123456789") == "" && s != "" {
+		return 0, pgerr.Newf(pgerr.UndefinedTable, "relation %q does not exist", s)
+	}
+	return parseReg(env, types.OIDRegclass, s)
+}
+
 func findReg(cat expr.CatalogInfo, path []string, t types.OID, s string) (uint32, error) {
 	if s == "-" && t != types.OIDRegoper && t != types.OIDRegoperator {
 		return 0, nil
@@ -71,6 +79,9 @@ func findReg(cat expr.CatalogInfo, path []string, t types.OID, s string) (uint32
 	}
 	switch t {
 	case types.OIDRegtype:
+		if strings.TrimSpace(s) == "" {
+			return 0, pgerr.Newf(pgerr.SyntaxError, "invalid type name %q", s)
+		}
 		if oid, ok := types.TypeByName(s); ok {
 			return uint32(oid), nil
 		}

@@ -379,6 +379,10 @@ func (r *Registry) finish(c *candidate, args []types.Type, name string) (*Resolv
 	result := c.fn.Result
 	targets, result, ok := r.polymorphic(c.args, in, result)
 	if !ok {
+		if name == "unnest" && len(in) == 1 && in[0] == types.OIDUnknown {
+			// PostgreSQL has two of them.
+			return nil, pgerr.Newf(pgerr.AmbiguousFunction, "function %s is not unique", r.signature(name, args)).WithHint(hintChoose)
+		}
 		return nil, pgerr.Newf(pgerr.DatatypeMismatch, "could not determine polymorphic type because input has type unknown")
 	}
 	if !c.fn.implemented() {

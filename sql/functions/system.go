@@ -358,7 +358,7 @@ func catalogFunctions(null, yes, no expr.Kernel) []entry {
 		fn("shobj_description(oid,name)", "", comment(func(c *call) (string, int32) { return c.str(1), 0 })),
 		fn("col_description(oid,int4)", "", comment(func(c *call) (string, int32) { return "pg_class", int32(c.int(1)) })),
 		fn("regclass(text)", "", each(func(c *call) error {
-			oid, err := parseReg(c.f.Env, types.OIDRegclass, c.str(0))
+			oid, err := relationNamed(c.f.Env, c.str(0))
 			c.out.Int[c.row] = int64(oid)
 			return err
 		})),

@@ -394,10 +394,7 @@ func convertFrom(s, enc string) (string, error) {
 	if !isUTF8Name(enc) {
 		return "", pgerr.Newf(pgerr.InvalidParameterValue, "invalid source encoding name \"%s\"", enc).WithHint("Use UTF8, LATIN1, LATIN2, LATIN5, LATIN9, WIN1250, WIN1251, WIN1252 or KOI8R.")
 	}
-	if !utf8.ValidString(s) || strings.IndexByte(s, 0) >= 0 {
-		return "", pgerr.Newf(pgerr.CharacterNotInRepertoire, "invalid byte sequence for encoding \"UTF8\"")
-	}
-	return s, nil
+	return s, pgerr.CheckText(s)
 }
 
 func convertTo(s, enc string) (string, error) {

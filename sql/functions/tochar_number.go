@@ -481,7 +481,7 @@ func toNumber(s, template string) (types.Numeric, error) {
 		}
 	}
 	if len(digits) == 0 {
-		return types.Numeric{}, pgerr.Newf(pgerr.InvalidTextRepresentation, "invalid input syntax for type numeric: %q", s)
+		return types.Numeric{}, pgerr.Newf(pgerr.InvalidTextRepresentation, "invalid input syntax for type numeric: %q", " ")
 	}
 	v, _ := new(big.Int).SetString(string(digits), 10)
 	if neg {

@@ -104,6 +104,9 @@ func (p *parsedTime) read(t templateToken, s string, adjacent bool) (int, error)
 	case "TZH":
 		return p.readZone(s, t.word)
 	}
+	if word == "TZ" || word == "OF" {
+		return 0, pgerr.Newf(pgerr.FeatureNotSupported, "formatting field %q is only supported in to_char", t.word)
+	}
 	width, ok := templateWidths[word]
 	if !ok {
 		return 0, pgerr.Newf(pgerr.FeatureNotSupported, "formatting field %q is not supported in input", t.word)

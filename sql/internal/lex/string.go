@@ -43,6 +43,9 @@ func (l *lexer) quoted(esc bool) string {
 	var b strings.Builder
 	for {
 		if l.i >= len(l.s) {
+			if esc {
+				p-- // the E
+			}
 			Fail(pgerr.SyntaxError, p, "unterminated quoted string at or near \"%s\"", l.s[p:])
 		}
 		c := l.s[l.i]

@@ -7,6 +7,9 @@ import (
 	"github.com/streamdb/streamdb/sql/pgext"
 )
 
+// extractKeyword lists the keywords that name a field of EXTRACT; other names of fields are no keywords.
+var extractKeyword = map[string]bool{"year": true, "month": true, "day": true, "hour": true, "minute": true, "second": true}
+
 // specialFunc parses the functions with a syntax of their own (func_expr_common_subexpr). What gram.y turns into calls of pg_catalog's
 // functions becomes such calls here.
 func (p *Parser) specialFunc() *frag {
@@ -40,7 +43,7 @@ func (p *Parser) specialFunc() *frag {
 		p.Unsupported("TREAT", "Use CAST.")
 	case "extract":
 		field := p.Cur()
-		if field.K != lex.Str && field.K != lex.Ident && field.K != lex.QIdent {
+		if field.K != lex.Str && field.K != lex.QIdent && (field.K != lex.Ident || field.Cat != 0 && !extractKeyword[field.Val]) {
 			p.Syntax()
 		}
 		p.I++
