@@ -151,7 +151,7 @@ func (p *jsonParser) token() string {
 }
 
 func isJSONWord(c byte) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-' || c == '+' || c == '.' || c >= 0x80
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c >= 0x80
 }
 
 func (p *jsonParser) expected(what string) error {
@@ -355,7 +355,10 @@ func (p *jsonParser) number() (JSONTree, error) {
 		ok = digits()
 	}
 	if !ok || i < len(p.s) && isJSONWord(p.s[i]) {
-		return JSONTree{}, p.errorf(p.pos+len(p.token()), "Token \"%s\" is invalid.", p.token())
+		for i < len(p.s) && isJSONWord(p.s[i]) {
+			i++
+		}
+		return JSONTree{}, p.errorf(i, "Token \"%s\" is invalid.", p.s[start:i])
 	}
 	p.pos = i
 	v := JSONTree{Kind: JSONNumber}
@@ -469,6 +472,9 @@ func (p *jsonParser) unicode(i int) (rune, int, error) {
 			return 0xFFFD, i, nil
 		}
 		if !strings.HasPrefix(p.s[i:], "\\u") {
+			if strings.HasPrefix(p.s[i:], "\"") {
+				i++
+			}
 			return 0, 0, p.errorf(i, "Unicode low surrogate must follow a high surrogate.")
 		}
 		lo, err := p.hex4(i + 2)

@@ -109,6 +109,9 @@ func truncateName(s string) string {
 func parseChar(s string) string {
 	if len(s) == 4 && s[0] == '\\' {
 		if v, err := strconv.ParseUint(s[1:], 8, 16); err == nil {
+			if byte(v) == 0 {
+				return ""
+			}
 			return string([]byte{byte(v)})
 		}
 	}
@@ -152,13 +155,6 @@ func ParseInt(text string, oid OID) (int64, error) {
 		}
 		v = v*10 + uint64(s[i]-'0')
 	}
-	digits := i
-	for i < len(s) && isSpace(s[i]) {
-		i++
-	}
-	if digits == 0 || i < len(s) {
-		return 0, errSyntax(T(oid).String(), text)
-	}
 	limit := uint64(math.MaxInt64)
 	switch oid {
 	case OIDInt2:
@@ -169,8 +165,15 @@ func ParseInt(text string, oid OID) (int64, error) {
 	if neg {
 		limit++
 	}
-	if over || v > limit {
+	if over || v > limit { // whatever follows the digits
 		return 0, errOutOfRange(text, T(oid).String())
+	}
+	digits := i
+	for i < len(s) && isSpace(s[i]) {
+		i++
+	}
+	if digits == 0 || i < len(s) {
+		return 0, errSyntax(T(oid).String(), text)
 	}
 	if neg {
 		return -int64(v), nil
