@@ -4,12 +4,34 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"time"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
 )
 
 // OptionConnector is the option that names the connector; every source has it.
 const OptionConnector = "connector"
+
+// OptionIdleTimeout is after how long without a row a split no longer holds the watermark back; "0": never. Every source has it.
+const OptionIdleTimeout = "scan.watermark.idle-timeout"
+
+// DefaultIdleTimeout is the default of OptionIdleTimeout.
+const DefaultIdleTimeout = 30 * time.Second
+
+// commonOptions are those that every source has.
+var commonOptions = []Option{{
+	Name: OptionIdleTimeout, Default: DefaultIdleTimeout.String(), Check: func(v string) error { _, err := ParseIdleTimeout(v); return err },
+	Doc: "After this time without a row a split no longer holds the watermark back, for example 5s; 0: never.",
+}}
+
+// ParseIdleTimeout reads a value of OptionIdleTimeout.
+func ParseIdleTimeout(v string) (time.Duration, error) {
+	d, err := time.ParseDuration(strings.ReplaceAll(v, " ", ""))
+	if err != nil || d < 0 {
+		return 0, pgerr.Newf(pgerr.InvalidParameterValue, "%q is not a length of time", v)
+	}
+	return d, nil
+}
 
 // FormatPlain is the only FORMAT of sources: each row is an insertion.
 const FormatPlain = "PLAIN"
@@ -76,7 +98,7 @@ func (r *Registry) Validate(cfg *SourceConfig) error {
 	if err != nil {
 		return err
 	}
-	if err := checkOptions("connector \""+c.Name()+"\"", c.Options(), cfg.Options); err != nil {
+	if err := checkOptions("connector \""+c.Name()+"\"", append(slices.Clone(c.Options()), commonOptions...), cfg.Options); err != nil {
 		return err
 	}
 	switch {

@@ -74,7 +74,7 @@ func TestValidate(t *testing.T) {
 		{gen("limit", "5"), pgerr.InvalidParameterValue, "Perhaps you meant \"rate.limit\"."},
 		{gen("fields..kind", "a"), pgerr.InvalidParameterValue, "Perhaps you meant \"fields.*.kind\"."},
 		{gen("fields.x.kind", "c"), pgerr.InvalidParameterValue, ""},
-		{gen("something else", "5"), pgerr.InvalidParameterValue, "Known options: rate.limit, path, fields.*.kind."},
+		{gen("something else", "5"), pgerr.InvalidParameterValue, "Known options: rate.limit, path, fields.*.kind, scan.watermark.idle-timeout."},
 		{&SourceConfig{Options: options("connector", "datagen")}, pgerr.InvalidParameterValue, "A path."},
 		{&SourceConfig{Options: options("connector", "datagen", "path", ""), Encode: "JSON"}, pgerr.InvalidParameterValue, "Leave FORMAT and ENCODE out."},
 		{file("PLAIN", "JSON"), "", ""},

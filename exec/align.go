@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/streamdb/streamdb/connector"
+	"github.com/streamdb/streamdb/exec/op"
 	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/types"
 )
@@ -38,9 +40,28 @@ func (r *run) alignSources() {
 	for _, t := range r.subtasks {
 		for _, l := range t.sources {
 			l.align.mark.Store(math.MinInt64)
+			l.watch()
 			if w := watermarkAbove(l.node); w != nil && closing && len(l.source.subs) > 1 && inMicros(w.plan) {
 				l.align.on, w.leaf = true, l
 			}
+		}
+	}
+}
+
+// watch finds the operator that derives the watermark of the source's rows.
+func (l *sourceLeaf) watch() {
+	w := watermarkAbove(l.node)
+	if w == nil {
+		return
+	}
+	m, ok := w.op.(op.SplitWatermarker)
+	if !ok {
+		return
+	}
+	l.marks, l.marksNode, l.patience = m, w, connector.DefaultIdleTimeout
+	if v, ok := l.node.plan.Source.Options[connector.OptionIdleTimeout]; ok {
+		if d, err := connector.ParseIdleTimeout(v); err == nil { // checked when the source was made
+			l.patience = d
 		}
 	}
 }

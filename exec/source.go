@@ -2,6 +2,7 @@ package exec
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"hash/fnv"
 	"math"
@@ -37,12 +38,18 @@ type sourceLeaf struct {
 	ended   map[string][]byte // positions of splits that are done
 	// restored holds the positions of a checkpoint whose splits were not listed yet: they stay part of the next ones.
 	restored map[string][]byte
-	final    bool
-	endSeen  bool        // all splits have ended
-	passed   atomic.Bool // and a barrier has been passed since
-	assigned bool        // has been told of its splits, or that it has none
-	caught   atomic.Bool // every split has been read to where it ended, or paused, at least once
-	align    alignment
+	// restoredMarks holds their watermarks.
+	restoredMarks map[string]int64
+	final         bool
+	endSeen       bool        // all splits have ended
+	passed        atomic.Bool // and a barrier has been passed since
+	assigned      bool        // has been told of its splits, or that it has none
+	caught        atomic.Bool // every split has been read to where it ended, or paused, at least once
+	align         alignment
+	// marks is the operator that derives the watermark of the rows, with its node; nil when the source has none.
+	marks     op.SplitWatermarker
+	marksNode *node
+	patience  time.Duration // after which a split without rows is idle; 0: never
 }
 
 type splitReader struct {
@@ -50,6 +57,9 @@ type splitReader struct {
 	reader connector.Reader
 	wakeAt time.Time // idle until then
 	caught bool      // has been idle at least once
+	mark   int       // its number for the watermark
+	rowAt  time.Time // when the last row came, or the split was opened
+	silent bool      // for so long that it does not hold the watermark back
 }
 
 func (t *subtask) addSource(n *node, parallelism int) error {
@@ -69,12 +79,15 @@ func (t *subtask) addSource(n *node, parallelism int) error {
 		r.sources = append(r.sources, sn)
 	}
 	ts := n.plan.Schema.Types()
-	l := &sourceLeaf{node: n, task: t, source: sn, chunk: types.NewChunk(ts), ended: map[string][]byte{}, restored: map[string][]byte{}}
+	l := &sourceLeaf{node: n, task: t, source: sn, chunk: types.NewChunk(ts), ended: map[string][]byte{}, restored: map[string][]byte{}, restoredMarks: map[string]int64{}}
 	if r.from != nil {
 		prefix := fmt.Sprintf("%d/", n.plan.ID)
 		for k, pos := range r.from.Positions {
 			if id, ok := strings.CutPrefix(k, prefix); ok && splitOwner(id, parallelism) == t.index {
 				l.restored[id] = pos
+			}
+			if id, ok := strings.CutPrefix(k, markPrefix(n.plan)); ok && len(pos) == 8 && splitOwner(id, parallelism) == t.index {
+				l.restoredMarks[id] = int64(binary.BigEndian.Uint64(pos))
 			}
 		}
 	}
@@ -82,6 +95,9 @@ func (t *subtask) addSource(n *node, parallelism int) error {
 	t.sources = append(t.sources, l)
 	return nil
 }
+
+// markPrefix begins the names under which the watermarks of a source's splits are kept among the positions: 8 bytes, big-endian.
+func markPrefix(n *plan.Node) string { return fmt.Sprintf("%d#watermark/", n.ID) }
 
 func (e *Engine) openSource(ctx context.Context, s *plan.Source) (connector.Source, error) {
 	c, err := e.cfg.Connectors.Lookup(s.Connector)
@@ -185,9 +201,14 @@ func (t *subtask) assign(as []splitAssignment) error {
 				if err != nil {
 					return fmt.Errorf("open split %s: %w", sp.ID, err)
 				}
-				l.readers = append(l.readers, &splitReader{id: sp.ID, reader: rd})
+				s := &splitReader{id: sp.ID, reader: rd, rowAt: time.Now()}
+				if l.marks != nil {
+					mark, known := l.restoredMarks[sp.ID]
+					s.mark = l.marks.AddSplit(mark, known)
+				}
+				l.readers = append(l.readers, s)
 				delete(l.restored, sp.ID)
-				t.idle = false
+				delete(l.restoredMarks, sp.ID)
 			}
 			l.final, l.assigned = a.final, true
 			l.checkEnd()
@@ -195,18 +216,32 @@ func (t *subtask) assign(as []splitAssignment) error {
 			l.noteRunning()
 		}
 	}
-	t.noteIdle()
 	return nil
 }
 
-// noteIdle finds a subtask idle that was left without splits. Until it is told it may get some, whose rows must not be late.
-func (t *subtask) noteIdle() {
+// isIdle reports whether the subtask reads sources and none of their splits holds the watermark back. Until it is told of its splits it may get some,
+// whose rows must not be late.
+func (t *subtask) isIdle() bool {
 	for _, l := range t.sources {
-		if !l.assigned || len(l.readers)+len(l.ended) > 0 {
-			return
+		if !l.assigned || l.endSeen {
+			return false
+		}
+		for _, s := range l.readers {
+			if !s.silent {
+				return false
+			}
 		}
 	}
-	t.idle = true
+	return len(t.sources) > 0
+}
+
+// noteSilent finds a split silent that had no rows for long enough.
+func (l *sourceLeaf) noteSilent(s *splitReader) error {
+	if l.marks == nil || s.silent || l.patience == 0 || time.Since(s.rowAt) < l.patience {
+		return nil
+	}
+	s.silent = true
+	return l.marks.IdleSplit(s.mark, l.marksNode)
 }
 
 // sourceReady reports whether a split may have rows now; when all are idle it arranges to be woken.
@@ -283,6 +318,10 @@ func (l *sourceLeaf) pump() error {
 		}
 		if l.chunk.N > 0 {
 			r.job.sourceRows.Add(int64(l.chunk.N))
+			if l.marks != nil {
+				l.marks.SetSplit(s.mark)
+				s.silent, s.rowAt = false, time.Now()
+			}
 			if err := l.node.Emit(l.chunk); err != nil {
 				return err
 			}
@@ -290,6 +329,11 @@ func (l *sourceLeaf) pump() error {
 		switch st {
 		case connector.Idle:
 			s.wakeAt = time.Now().Add(max(wait, time.Millisecond))
+			if l.chunk.N == 0 {
+				if err := l.noteSilent(s); err != nil {
+					return err
+				}
+			}
 			if !s.caught {
 				s.caught = true
 				l.noteCaught()
@@ -301,6 +345,11 @@ func (l *sourceLeaf) pump() error {
 			}
 			l.readers = append(l.readers[:l.next], l.readers[l.next+1:]...)
 			l.next = 0
+			if l.marks != nil {
+				if err := l.marks.IdleSplit(s.mark, l.marksNode); err != nil {
+					return err
+				}
+			}
 			l.checkEnd()
 			l.noteCaught()
 			return nil
@@ -379,8 +428,17 @@ func (t *subtask) positions() map[string][]byte {
 		for id, p := range l.ended {
 			out[prefix+id] = p
 		}
+		for id, m := range l.restoredMarks {
+			out[markPrefix(l.node.plan)+id] = binary.BigEndian.AppendUint64(nil, uint64(m))
+		}
 		for _, s := range l.readers {
 			out[prefix+s.id] = append([]byte(nil), s.reader.Position()...)
+			if l.marks == nil {
+				continue
+			}
+			if mark, ok := l.marks.SplitMark(s.mark); ok {
+				out[markPrefix(l.node.plan)+s.id] = binary.BigEndian.AppendUint64(nil, uint64(mark))
+			}
 		}
 	}
 	return out

@@ -1,9 +1,13 @@
 package exec
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/streamdb/streamdb/connector"
 )
 
 // TestSource: splits appear, rows that cannot be decoded are kept aside, a read fails once, the source ends.
@@ -72,10 +76,7 @@ func TestEmptySourceEnds(t *testing.T) {
 func TestWindowsCloseAtTheEnd(t *testing.T) {
 	d := openDB(t, testOptions{})
 	// Microseconds since 2000-01-01, before it: no watermark yet must not mean that the year 2000 has come. Windows of one second over two splits.
-	a, b := "a", "b"
-	for splitOwner(a, 2) == splitOwner(b, 2) {
-		b += "b" // watermarks are per subtask: the order of splits within one would decide
-	}
+	a, b := apart(2)
 	d.script.add(a, "1,-7000000", "2,-6500000", "3,-3500000")
 	d.script.add(b, "4,-6900000", "5,-3400000", "6,-2300000")
 	d.source("src", "id int8, ts timestamp", "ts ts")
@@ -92,6 +93,69 @@ func TestWindowsCloseAtTheEnd(t *testing.T) {
 	d.reopen()
 	d.until("its end", d.job("w").SourcesEnded)
 	require.Len(t, d.query("select window_start, n from w", 0), 3)
+}
+
+// apart returns the names of two splits that different subtasks of n read.
+func apart(n int) (string, string) {
+	a, b := "a", "b"
+	for splitOwner(a, n) == splitOwner(b, n) {
+		b += "b"
+	}
+	return a, b
+}
+
+const countPerSecond = "select window_start, count(*) as n from tumble(src, ts, interval '1 second') group by window_start, window_end emit on window close"
+
+// TestWatermarksOfSplits: in one subtask, too, the split that is behind holds the watermark back, so that the order of reading makes no row late.
+func TestWatermarksOfSplits(t *testing.T) {
+	d := openDB(t, testOptions{chunkRows: 1})
+	d.script.add("a", "1,1000000", "2,5000000", "3,9000000")
+	d.script.add("b", "4,1500000", "5,2500000", "6,3500000")
+	d.source("src", "id int8, ts timestamp", "ts ts")
+	d.view("w", countPerSecond, 1)
+	d.until("what is over in both is out", func() bool { return len(d.query("select n from w", 0)) == 2 })
+	require.Equal(t, []string{"2000-01-01 00:00:01,2", "2000-01-01 00:00:02,1"}, d.query("select window_start, n from w", 0))
+	d.checkpoint()
+	d.reopen()
+	d.checkpoint()
+	require.Len(t, d.query("select n from w", 0), 2)
+	d.script.add("b", "7,4000000")
+	d.script.end()
+	d.until("its end", d.job("w").SourcesEnded)
+	require.Equal(t, []string{
+		"2000-01-01 00:00:01,2", "2000-01-01 00:00:02,1", "2000-01-01 00:00:03,1", "2000-01-01 00:00:04,1", "2000-01-01 00:00:05,1", "2000-01-01 00:00:09,1",
+	}, d.query("select window_start, n from w", 0))
+	require.Empty(t, d.job("w").Errors(), "no row was late")
+}
+
+// TestIdleSplits: a split without rows holds windows open for as long as the source says. What it has then is late for windows that have closed, and
+// counts for the others.
+func TestIdleSplits(t *testing.T) {
+	for _, parallelism := range []int{1, 2} {
+		t.Run(fmt.Sprint(parallelism), func(t *testing.T) {
+			d := openDB(t, testOptions{})
+			a, b := apart(2)
+			d.script.add(a, "1,1000000", "2,5000000")
+			d.script.add(b)
+			d.source("src", "id int8, ts timestamp", "ts ts")
+			d.relation("src").Source.Options[connector.OptionIdleTimeout] = "1h"
+			d.source("quick", "id int8, ts timestamp", "ts ts")
+			d.relation("quick").Source.Options[connector.OptionIdleTimeout] = "1ms"
+			d.view("patient", countPerSecond, parallelism)
+			d.view("w", strings.ReplaceAll(countPerSecond, "src", "quick"), parallelism)
+			d.until("the silent split is idle", func() bool { return len(d.query("select n from w", 0)) == 1 })
+			d.checkpoint()
+			require.Empty(t, d.query("select n from patient", 0))
+			d.reopen()
+			d.script.add(b, "3,1100000", "4,5100000", "5,7000000")
+			d.until("the rows are read", func() bool { return len(d.job("w").Errors()) == 1 && len(d.query("select n from patient", 0)) == 1 })
+			d.script.end()
+			d.until("their end", func() bool { return d.job("w").SourcesEnded() && d.job("patient").SourcesEnded() })
+			require.Equal(t, []string{"2000-01-01 00:00:01,1", "2000-01-01 00:00:05,2", "2000-01-01 00:00:07,1"}, d.query("select window_start, n from w", 0))
+			require.Equal(t, []string{"2000-01-01 00:00:01,2", "2000-01-01 00:00:05,2", "2000-01-01 00:00:07,1"}, d.query("select window_start, n from patient", 0))
+			require.Empty(t, d.job("patient").Errors())
+		})
+	}
 }
 
 // TestPausedSource: nothing is read while the job is paused, and nothing is lost.

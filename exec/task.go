@@ -2,6 +2,7 @@ package exec
 
 import (
 	"fmt"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -83,7 +84,6 @@ func (n *node) EmitWatermark(w op.Watermark) error {
 	if p := n.parent; p != nil {
 		return p.op.Watermark(n.port, w, p)
 	}
-	n.task.idle = false
 	for i := range n.task.marks {
 		if n.task.marks[i].Column == w.Column {
 			n.task.marks[i].Value = max(n.task.marks[i].Value, w.Value)
@@ -106,7 +106,6 @@ type subtask struct {
 	root     *node
 	edges    []*edge
 	marks    []op.Watermark // waiting for the next barrier
-	idle     bool           // sources here have no splits: say so with the next barrier
 	sources  []*sourceLeaf
 	scans    []*scanLeaf
 	leaves   []leafNode
@@ -138,7 +137,7 @@ type channelInput struct {
 	slot int
 }
 
-// watermarks combines the watermarks of all channels into one exchange: the minimum over those that are not idle.
+// watermarks combines the watermarks of all channels into one exchange: the least of those that are not idle, the greatest when all are.
 type watermarks struct {
 	chans []map[int]int64
 	idle  []bool
@@ -164,22 +163,25 @@ func (w *watermarks) update(slot int, m message) (out []op.Watermark) {
 		}
 	}
 	for col := range cols {
-		low, all := int64(0), true
-		first := true
+		low, high, all, active := int64(math.MaxInt64), int64(math.MinInt64), true, false
 		for i, c := range w.chans {
+			v, ok := c[col]
+			if ok {
+				high = max(high, v)
+			}
 			if w.idle[i] {
 				continue
 			}
-			v, ok := c[col]
 			if !ok {
 				all = false
 				break
 			}
-			if first || v < low {
-				low, first = v, false
-			}
+			low, active = min(low, v), true
 		}
-		if sent, ok := w.sent[col]; all && !first && (!ok || low > sent) {
+		if !active {
+			low = high // nobody goes on: what each promised holds
+		}
+		if sent, ok := w.sent[col]; all && (!ok || low > sent) {
 			w.sent[col] = low
 			out = append(out, op.Watermark{Column: col, Value: low})
 		}
@@ -476,13 +478,14 @@ func (t *subtask) barrier(b checkpoint.Barrier) error {
 			return err
 		}
 	}
+	idle := t.isIdle()
 	for _, e := range t.edges {
 		for _, w := range t.marks {
 			if err := e.EmitWatermark(w); err != nil {
 				return err
 			}
 		}
-		if t.idle {
+		if idle {
 			if err := e.idle(); err != nil {
 				return err
 			}

@@ -10,25 +10,103 @@ import (
 	"github.com/streamdb/streamdb/types"
 )
 
-// watermarkOp derives the watermark max(Expr) over the rows seen. It is part of the checkpoint (which rows are late must not
-// depend on restarts). After a restore the smallest watermark of the key groups taken over holds; it is emitted again at the first barrier.
+// watermarkOp derives the watermark max(Expr) over the rows seen, of each split of a source on its own: the least of those that are not idle counts, the greatest when all are. It is
+// part of the checkpoint (which rows are late must not depend on restarts). After a restore the smallest watermark of the key groups taken over holds; it
+// is emitted again at the first barrier.
 type watermarkOp struct {
 	base
 	prog  *expr.Program
 	table markTable
 	mark  int64
 	seen  bool
-	again bool // restored, not yet emitted
+	again bool // restored or resumed, not yet emitted
 	errs  expr.RowErrors
 
-	// Of expressions that never fall as their one column rises: one evaluates them over the greatest value of a chunk, high is the greatest so far.
+	splits []*splitMark
+	cur    *splitMark // the split of the rows in work
+
+	// Of expressions that never fall as their one column rises: one evaluates them over the greatest value of a chunk.
 	rising *expr.Program
 	column int
 	one    *types.Chunk
-	high   int64
 }
 
-var _ Operator = (*watermarkOp)(nil)
+// splitMark is the watermark of a split.
+type splitMark struct {
+	mark int64
+	seen bool
+	idle bool
+	high int64 // greatest value of the column of a rising expression
+}
+
+var (
+	_ Operator         = (*watermarkOp)(nil)
+	_ SplitWatermarker = (*watermarkOp)(nil)
+)
+
+// SplitWatermarker is the operator that derives the watermark of a source's rows. The source tells it of its splits.
+type SplitWatermarker interface {
+	// AddSplit returns the number of a split that will have rows, mark is its watermark as of the checkpoint when known. Until it has one, or is idle, the
+	// watermark stands still.
+	AddSplit(mark int64, known bool) int
+	// SplitMark returns the watermark of a split, false when it has none yet.
+	SplitMark(split int) (int64, bool)
+	// SetSplit tells of which split the rows are that follow; it is not idle any more.
+	SetSplit(split int)
+	// IdleSplit says that a split must not hold the watermark back until it has rows again.
+	IdleSplit(split int, out Emitter) error
+}
+
+func (o *watermarkOp) AddSplit(mark int64, known bool) int {
+	o.splits = append(o.splits, &splitMark{mark: mark, seen: known, high: math.MinInt64})
+	return len(o.splits) - 1
+}
+
+func (o *watermarkOp) SplitMark(split int) (int64, bool) {
+	return o.splits[split].mark, o.splits[split].seen
+}
+
+func (o *watermarkOp) SetSplit(split int) {
+	o.cur = o.splits[split]
+	if o.cur.idle {
+		// Those who found the whole subtask idle hear that it is not.
+		o.cur.idle, o.again = false, o.seen
+	}
+}
+
+func (o *watermarkOp) IdleSplit(split int, out Emitter) error {
+	o.splits[split].idle = true
+	if !o.combine() {
+		return nil
+	}
+	o.table.changed = true
+	return o.emit(out)
+}
+
+// combine raises the watermark to the least of the splits that count, when all are idle to the greatest, and reports whether it rose.
+func (o *watermarkOp) combine() bool {
+	low, high, active, seen := int64(math.MaxInt64), int64(math.MinInt64), false, false
+	for _, s := range o.splits {
+		if s.seen {
+			high, seen = max(high, s.mark), true
+		}
+		if s.idle {
+			continue
+		}
+		if !s.seen {
+			return false
+		}
+		low, active = min(low, s.mark), true
+	}
+	if !active {
+		low = high
+	}
+	if !seen || o.seen && low <= o.mark {
+		return false
+	}
+	o.mark, o.seen = low, true
+	return true
+}
 
 // markTable keeps a watermark in state, once per key group so that it moves with them: key "w" → 8 bytes, little-endian.
 type markTable struct {
@@ -76,9 +154,10 @@ func (o *watermarkOp) Open(ctx *Context) error {
 		if o.rising, err = expr.Compile(e, ctx.Lib); err != nil {
 			return err
 		}
-		o.column, o.high = col, math.MinInt64
+		o.column = col
 		o.one = types.NewChunk([]types.Type{ctx.InputTypes[0][col]})
 	}
+	o.cur = &splitMark{high: math.MinInt64}
 	return o.table.open(ctx, o.node, 0, func(m int64) {
 		if !o.seen || m < o.mark {
 			o.mark = m
@@ -91,6 +170,9 @@ func (o *watermarkOp) Process(_ int, c *types.Chunk, out Emitter) error {
 	if c.Rows() == 0 {
 		return nil
 	}
+	if len(o.splits) == 0 {
+		o.splits = append(o.splits, o.cur) // its input is no source with splits
+	}
 	risen, done, err := o.raise(c)
 	if err == nil && !done {
 		risen, err = o.raiseByRow(c)
@@ -98,7 +180,10 @@ func (o *watermarkOp) Process(_ int, c *types.Chunk, out Emitter) error {
 	if err != nil {
 		return err
 	}
-	if err := out.Emit(c); err != nil || !risen {
+	if risen = risen && o.combine(); risen {
+		o.again = true
+	}
+	if err := out.Emit(c); err != nil || !o.again {
 		return err
 	}
 	o.again, o.table.changed = false, true
@@ -145,13 +230,13 @@ func risingExpr(e *expr.Expr) (int, *expr.Expr) {
 	return 0, nil
 }
 
-// raise moves the watermark by the greatest value of the chunk alone. It is not done when that value has no watermark, though smaller ones may.
+// raise moves the watermark of the split by the greatest value of the chunk alone. It is not done when that value has no watermark, though smaller ones may.
 func (o *watermarkOp) raise(c *types.Chunk) (risen, done bool, err error) {
 	if o.rising == nil {
 		return false, false, nil
 	}
 	v := c.Cols[o.column]
-	high := o.high
+	high := o.cur.high
 	if v.Valid == nil && c.Sel == nil && c.Weights == nil {
 		for _, x := range v.Int[:c.N] {
 			high = max(high, x)
@@ -163,7 +248,7 @@ func (o *watermarkOp) raise(c *types.Chunk) (risen, done bool, err error) {
 			}
 		}
 	}
-	if high == o.high {
+	if high == o.cur.high {
 		return false, true, nil
 	}
 	o.one.Reset()
@@ -174,9 +259,9 @@ func (o *watermarkOp) raise(c *types.Chunk) (risen, done bool, err error) {
 	if err != nil || len(o.errs.Rows) > 0 || m.IsNull(0) || m.Int[0] > maxTimestamp {
 		return false, false, err
 	}
-	o.high = high
-	if x := m.Int[0]; x >= minTimestamp && (!o.seen || x > o.mark) {
-		o.mark, o.seen, risen = x, true, true
+	o.cur.high = high
+	if x := m.Int[0]; x >= minTimestamp && (!o.cur.seen || x > o.cur.mark) {
+		o.cur.mark, o.cur.seen, risen = x, true, true
 	}
 	return risen, true, nil
 }
@@ -193,8 +278,8 @@ func (o *watermarkOp) raiseByRow(c *types.Chunk) (risen bool, err error) {
 		if c.Weight(r) <= 0 || v.IsNull(r) {
 			continue
 		}
-		if x := v.Int[r]; x >= minTimestamp && x <= maxTimestamp && (!o.seen || x > o.mark) {
-			o.mark, o.seen, risen = x, true, true
+		if x := v.Int[r]; x >= minTimestamp && x <= maxTimestamp && (!o.cur.seen || x > o.cur.mark) {
+			o.cur.mark, o.cur.seen, risen = x, true, true
 		}
 	}
 	return risen, nil
