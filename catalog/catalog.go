@@ -458,7 +458,7 @@ func (s *Snapshot) Marshal() ([]byte, error) {
 		Format: FormatVersion, Version: s.Version, NextID: s.nextID, Objects: s.Objects(), Enums: s.Enums(), Functions: s.Functions(), Roles: s.storedRoles(),
 		Defaults: s.defaults,
 	}
-	if d := s.database; d.Owner != 0 || d.ACL != nil || d.ConnLimit != nil || d.Comment != "" {
+	if d := s.database; d.Owner != 0 || d.ACL != nil || d.ConnLimit != nil || d.Comment != "" || d.Config != nil || d.RoleConfig != nil {
 		st.Database = &d
 	}
 	for _, n := range s.Namespaces() {

@@ -31,23 +31,31 @@ func roleRow(w *rowWriter, r *Role, password string) {
 	}
 }
 
-// settings lists what ALTER ROLE .. SET said, as pg_roles does.
-func (r *Role) settings() []string {
+// configList lists settings as pg_roles does, nil when there are none.
+func configList(config map[string]string) []string {
 	var out []string
-	for _, k := range sortedKeys(r.Config) {
-		out = append(out, k+"="+r.Config[k])
+	for _, k := range sortedKeys(config) {
+		out = append(out, k+"="+config[k])
 	}
 	return out
 }
 
-// pgDBRoleSetting lists the settings of roles. With one database, those for it alone are those for all.
+// pgDBRoleSetting lists the settings of roles and of the database.
 func pgDBRoleSetting(d *SystemData, w *rowWriter) {
-	for _, r := range d.Snap.Roles() {
-		if list := r.settings(); list != nil {
-			w.oid("setrole", r.OID)
-			w.texts("setconfig", list)
+	row := func(database, role uint32, config map[string]string) {
+		if len(config) > 0 {
+			w.oid("setdatabase", database)
+			w.oid("setrole", role)
+			w.texts("setconfig", configList(config))
 			w.end()
 		}
+	}
+	db := d.Snap.Database()
+	row(0, 0, db.RoleConfig)
+	row(databaseOID, 0, db.Config)
+	for _, r := range d.Snap.Roles() {
+		row(0, r.OID, r.Config)
+		row(databaseOID, r.OID, r.DatabaseConfig)
 	}
 }
 
@@ -61,7 +69,7 @@ func pgAuthid(d *SystemData, w *rowWriter) {
 func pgRoles(d *SystemData, w *rowWriter) {
 	for _, r := range d.authRoles() {
 		roleRow(w, r, hiddenPassword)
-		w.texts("rolconfig", r.settings())
+		w.texts("rolconfig", configList(r.Config))
 		w.end()
 	}
 }
@@ -77,7 +85,7 @@ func (d *SystemData) userRow(w *rowWriter, r *Role, password string) {
 	if r.ValidUntil != nil {
 		w.int("valuntil", *r.ValidUntil)
 	}
-	w.texts("useconfig", r.settings())
+	w.texts("useconfig", configList(r.Config))
 	w.end()
 }
 

@@ -40,6 +40,8 @@ func pgSettings(d *SystemData, w *rowWriter) {
 		switch {
 		case s.Value != s.Reset && context == "user":
 			source = "session"
+		case s.Source != "":
+			source = s.Source
 		case s.Value != s.Boot && context == "user":
 			source = "client"
 		case s.Value != s.Boot:

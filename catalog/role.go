@@ -27,8 +27,10 @@ type Role struct {
 	Verifier   string            `json:"verifier,omitempty"`
 	ValidUntil *int64            `json:"valid_until,omitempty"` // µs since 2000-01-01 UTC
 	Config     map[string]string `json:"config,omitempty"`      // ALTER ROLE .. SET
-	MemberOf   []Membership      `json:"member_of,omitempty"`
-	Comment    string            `json:"comment,omitempty"`
+	// DatabaseConfig is what ALTER ROLE .. IN DATABASE .. SET said.
+	DatabaseConfig map[string]string `json:"database_config,omitempty"`
+	MemberOf       []Membership      `json:"member_of,omitempty"`
+	Comment        string            `json:"comment,omitempty"`
 }
 
 // Membership says that a role is a member of another.
@@ -247,6 +249,9 @@ type Database struct {
 	ACL       []ACL  `json:"acl,omitempty"`
 	ConnLimit *int32 `json:"conn_limit,omitempty"` // nil = none
 	Comment   string `json:"comment,omitempty"`
+	// Config is what ALTER DATABASE .. SET said, RoleConfig what ALTER ROLE ALL SET did, which counts in every database.
+	Config     map[string]string `json:"config,omitempty"`
+	RoleConfig map[string]string `json:"role_config,omitempty"`
 }
 
 // Database returns the properties of the database.

@@ -16,6 +16,7 @@ type Setting struct {
 	Unit             string
 	Category         string
 	Context          string // internal, sighup, user; "" = user
+	Source           string // whose setting of ALTER ROLE or DATABASE it began with; "" = nobody's
 	Boot, Reset      string // what it is without anybody's doing, and what RESET goes back to
 }
 

@@ -115,7 +115,7 @@ func (ss *session) preparedInfos() []catalog.PreparedInfo {
 func (ss *session) settingInfos() []catalog.Setting {
 	var out []catalog.Setting
 	for _, st := range ss.srv.settings.table.list {
-		s := catalog.Setting{Name: st.name, Value: ss.vars.get(st.name), Doc: st.doc, Boot: st.value, Reset: ss.vars.resetValue(&st), Category: "Preset Options", Context: "internal"}
+		s := catalog.Setting{Name: st.name, Value: ss.vars.get(st.name), Doc: st.doc, Boot: st.value, Reset: ss.vars.resetValue(&st), Source: ss.vars.stored[st.name], Category: "Preset Options", Context: "internal"}
 		switch st.scope {
 		case scopeSession:
 			s.Category, s.Context = "Client Connection Defaults", "user"

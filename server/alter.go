@@ -10,7 +10,7 @@ import (
 	"github.com/streamdb/streamdb/sql"
 )
 
-// alterDatabase refuses what cannot be changed about a database, which is anything but its owner.
+// alterDatabase refuses what cannot be changed about a database, which is anything but its owner and its settings.
 func alterDatabase(st *sql.AlterObject) error {
 	if st.Name.Name != databaseName {
 		return pgerr.Newf(pgerr.InvalidCatalogName, "database %q does not exist", st.Name.Name)
@@ -19,11 +19,7 @@ func alterDatabase(st *sql.AlterObject) error {
 	if len(st.Actions) == 0 {
 		return err
 	}
-	x := &st.Actions[0]
-	if x.Kind == sql.AlterSetOptions || x.Kind == sql.AlterReset {
-		err = pgerr.Newf(pgerr.FeatureNotSupported, "ALTER DATABASE SET is not supported").WithHint("ALTER SYSTEM SET changes the default of all roles.")
-	}
-	return err.At(x.Pos)
+	return err.At(st.Actions[0].Pos)
 }
 
 // alter runs ALTER of everything but roles, types and the options of sequences. Several actions happen all or not at all.

@@ -193,9 +193,6 @@ func (d *dispatch) mayGive(old, r *catalog.Role) error {
 
 func (d *dispatch) alterRole(st *sql.AlterRole) error {
 	ss := d.ss
-	if st.Setting != nil {
-		return d.alterRoleSetting(st)
-	}
 	oid, err := ss.findRole(st.Role)
 	if err != nil {
 		return err
@@ -294,47 +291,82 @@ func (d *dispatch) alterGroup(st *sql.AlterRole, group *catalog.Role) error {
 	})
 }
 
-// alterRoleSetting is ALTER ROLE .. SET and RESET.
-func (d *dispatch) alterRoleSetting(st *sql.AlterRole) error {
+// alterSettings is ALTER ROLE and DATABASE .. SET and RESET.
+func (d *dispatch) alterSettings(st *sql.AlterSettings) error {
 	ss := d.ss
-	if st.All {
-		return pgerr.Newf(pgerr.FeatureNotSupported, "ALTER ROLE ALL SET is not supported").At(st.Start).WithHint("ALTER SYSTEM SET changes the default of all roles.")
+	var role uint32
+	if st.Role != nil {
+		var err error
+		if role, err = ss.findRole(*st.Role); err != nil {
+			return err
+		}
+		switch {
+		case ss.snapshot().IsSuper(role) && !ss.super():
+			return denied("must be superuser to alter superusers")
+		case role != ss.role() && !ss.mayManage():
+			return denied("permission denied")
+		}
 	}
-	if st.Database.Name != "" && st.Database.Name != databaseName {
+	if st.Database != nil && st.Database.Name != databaseName {
 		return pgerr.Newf(pgerr.InvalidCatalogName, "database %q does not exist", st.Database.Name)
 	}
-	oid, err := ss.findRole(st.Role)
-	if err != nil {
-		return err
-	}
-	old, _ := ss.snapshot().Role(oid)
 	switch {
-	case old.Super && !ss.super():
-		return denied("must be superuser to alter superusers")
-	case old.OID != ss.role() && !ss.mayManage():
-		return denied("permission denied")
+	case role != 0:
+	case st.Database == nil && !ss.super():
+		return denied("must be superuser to alter settings globally")
+	case !ss.snapshot().HasPrivilegesOf(ss.role(), ss.snapshot().Database().Owner):
+		return denied("must be owner of database %s", databaseName)
 	}
-	c := *old
-	c.Config = maps.Clone(old.Config)
-	if c.Config == nil {
-		c.Config = map[string]string{}
-	}
+	return d.changeRoles("ALTER "+strings.ToUpper(string(st.Kind)), func(tx *catalog.Tx) (err error) {
+		if role == 0 {
+			db := tx.Snapshot().Database()
+			config := &db.Config
+			if st.Database == nil {
+				config = &db.RoleConfig
+			}
+			if *config, err = ss.configured(*config, st); err == nil {
+				tx.PutDatabase(db)
+			}
+			return err
+		}
+		old, ok := tx.Snapshot().Role(role)
+		if !ok {
+			return pgerr.Newf(pgerr.UndefinedObject, "role with OID %d does not exist", role)
+		}
+		c := *old
+		config := &c.Config
+		if st.Database != nil {
+			config = &c.DatabaseConfig
+		}
+		if *config, err = ss.configured(*config, st); err != nil {
+			return err
+		}
+		return tx.PutRole(&c)
+	})
+}
+
+// configured is what settings become by the statement; nil are none.
+func (ss *session) configured(config map[string]string, st *sql.AlterSettings) (map[string]string, error) {
 	if len(st.Setting.Options) == 0 {
-		clear(c.Config)
+		return nil, nil
+	}
+	out := maps.Clone(config)
+	if out == nil {
+		out = map[string]string{}
 	}
 	for _, o := range st.Setting.Options {
 		s, err := ss.srv.settings.table.find(o.Name)
 		name, value := strings.ToLower(o.Name), o.Value
 		switch {
 		case err != nil && !customised(o.Name):
-			return err
+			return nil, err
 		case err == nil && (s.scope == scopeReadOnly || s.scope == scopeServer || s.name == "session_authorization"):
-			return pgerr.Newf(pgerr.CantChangeRuntimeParam, "parameter %q cannot be set for a role", s.name)
+			return nil, pgerr.Newf(pgerr.CantChangeRuntimeParam, "parameter %q cannot be set for a %s", s.name, st.Kind)
 		case err == nil:
 			name = s.name
 		}
 		if st.Setting.Kind == sql.AlterReset {
-			delete(c.Config, name)
+			delete(out, name)
 			continue
 		}
 		if st.FromCurrent {
@@ -342,12 +374,15 @@ func (d *dispatch) alterRoleSetting(st *sql.AlterRole) error {
 		}
 		if err == nil {
 			if value, err = s.normalise(value); err != nil {
-				return err
+				return nil, err
 			}
 		}
-		c.Config[name] = value
+		out[name] = value
 	}
-	return d.changeRoles("ALTER ROLE", func(tx *catalog.Tx) error { return tx.PutRole(&c) })
+	if len(out) == 0 {
+		return nil, nil
+	}
+	return out, nil
 }
 
 // grantRole makes member a member of role.

@@ -84,10 +84,6 @@ func TestRoleSettings(t *testing.T) {
 	admin := d.connect()
 	admin.must("create role ann login", "alter role ann set search_path = 'x', public", "alter role ann set statement_timeout = '7s'", "create role grp", "grant grp to ann")
 	require.Equal(t, []string{`0|ann|{"search_path=x, public",statement_timeout=7s}`}, admin.rows("select setdatabase, setrole::regrole::text, setconfig::text from pg_db_role_setting"))
-	e := admin.fails("alter role all set statement_timeout = '1s'", "0A000", "ALTER ROLE ALL SET is not supported")
-	require.Equal(t, "ALTER SYSTEM SET changes the default of all roles.", e.Hint)
-	e = admin.fails("alter database streamdb set statement_timeout = '1s'", "0A000", "ALTER DATABASE SET is not supported")
-	require.Equal(t, "ALTER SYSTEM SET changes the default of all roles.", e.Hint)
 	admin.fails("alter database streamdb rename to x", "0A000", "this form of ALTER DATABASE is not supported")
 	admin.fails("alter database x reset all", "3D000", `database "x" does not exist`)
 	ann := d.as("ann")
@@ -105,6 +101,73 @@ func TestRoleSettings(t *testing.T) {
 	require.Equal(t, "42501", admin.code("create role x"))
 	admin.must("reset session authorization")
 	require.Equal(t, "streamdb|on", admin.row("select current_user, current_setting('is_superuser')"))
+}
+
+// Settings of roles, of the database and of both are kept, and the closest to the session prevails.
+func TestStoredSettings(t *testing.T) {
+	d := open(t)
+	admin := d.connect()
+	admin.must("create role ann login", "create role bob login", "create role dba login", "create role other login createrole")
+	value := func(user, setting string) string {
+		s := d.as(user)
+		defer func() { require.NoError(t, s.Close(d.ctx)) }()
+		return s.row("select setting || '|' || source from pg_settings where name = '" + setting + "'")
+	}
+	for _, step := range []struct{ sql, ann, bob string }{
+		{"alter system set work_mem = '10MB'", "10MB|client", "10MB|client"},
+		{"alter role all set work_mem = '11MB'", "11MB|global", "11MB|global"},
+		{"alter database streamdb set work_mem = '12MB'", "12MB|database", "12MB|database"},
+		{"alter role ann set work_mem = '13MB'", "13MB|user", "12MB|database"},
+		{"alter role ann in database streamdb set work_mem = '14MB'", "14MB|database user", "12MB|database"},
+	} {
+		admin.must(step.sql)
+		require.Equal(t, []string{step.ann, step.bob}, []string{value("ann", "work_mem"), value("bob", "work_mem")}, step.sql)
+	}
+	admin.must("alter role all in database streamdb set app.name = 'x y'", "alter database streamdb set search_path to a, b", "alter database streamdb set time zone 'UTC'")
+	listed := []string{`0|-|{work_mem=11MB}`, `0|ann|{work_mem=13MB}`, `d|-|{TimeZone=UTC,"app.name=x y","search_path=a, b",work_mem=12MB}`, `d|ann|{work_mem=14MB}`}
+	list := `select case when setdatabase = 0 then '0' when setdatabase = (select oid from pg_database where datname = current_database()) then 'd' end,
+		setrole::regrole::text, setconfig::text from pg_db_role_setting order by 1, 2`
+	require.Equal(t, listed, admin.rows(list))
+	require.Equal(t, "{work_mem=13MB}", admin.row("select rolconfig::text from pg_roles where rolname = 'ann'"), "only those for all databases")
+	// psql's \drds.
+	require.Equal(t, []string{`ann|streamdb|work_mem=14MB`, `ann|NULL|work_mem=13MB`, `NULL|streamdb|TimeZone=UTC app.name=x y search_path=a, b work_mem=12MB`, `NULL|NULL|work_mem=11MB`},
+		admin.rows(`SELECT rolname AS "Role", datname AS "Database", pg_catalog.array_to_string(setconfig, ' ') AS "Settings"
+			FROM pg_catalog.pg_db_role_setting s LEFT JOIN pg_catalog.pg_database d ON d.oid = setdatabase
+			LEFT JOIN pg_catalog.pg_roles r ON r.oid = setrole ORDER BY 1, 2`))
+	d.crash()
+	admin = d.connect()
+	require.Equal(t, listed, admin.rows(list), "settings survive")
+	require.Equal(t, "x y", d.as("bob").row("show app.name"))
+	ann := d.as("ann")
+	require.Equal(t, "14MB", ann.row("show work_mem"))
+	ann.must("set work_mem = '1MB'", "reset work_mem")
+	require.Equal(t, "14MB", ann.row("show work_mem"), "what a session began with is what RESET goes back to")
+	// A transaction block that is rolled back leaves nothing.
+	admin.must("begin", "alter database streamdb reset all", "alter role ann in database streamdb reset all", "rollback")
+	require.Equal(t, listed, admin.rows(list))
+
+	ann.fails("alter database streamdb set work_mem = '1MB'", "42501", "must be owner of database streamdb")
+	ann.fails("alter role all in database streamdb reset all", "42501", "must be owner of database streamdb")
+	ann.fails("alter role all set work_mem = '1MB'", "42501", "must be superuser to alter settings globally")
+	ann.fails("alter role bob in database streamdb set work_mem = '1MB'", "42501", "permission denied")
+	ann.fails("alter role streamdb in database streamdb set work_mem = '1MB'", "42501", "must be superuser to alter superusers")
+	d.as("other").must("alter role bob in database streamdb set work_mem = '15MB'", "alter role bob in database streamdb reset work_mem")
+	admin.fails("alter database streamdb set no_such = 1", "42704", `unrecognized configuration parameter "no_such"`)
+	admin.fails("alter role nobody in database nowhere set work_mem = '1MB'", "42704", `role "nobody" does not exist`)
+	admin.fails("alter role all in database nowhere set work_mem = '1MB'", "3D000", `database "nowhere" does not exist`)
+	admin.fails("alter database streamdb set server_version = '1'", "55P02", `parameter "server_version" cannot be set for a database`)
+	admin.fails("alter database streamdb set tablespace x", "0A000", "ALTER DATABASE SET TABLESPACE is not supported")
+
+	// RESET ALL takes what is for just that role and database.
+	ann.must("alter role ann reset all")
+	require.Equal(t, "14MB|database user", value("ann", "work_mem"))
+	admin.must("alter database streamdb owner to dba")
+	d.as("dba").must("alter database streamdb reset search_path", "alter database streamdb set work_mem to default", "alter role all in database streamdb reset all")
+	admin.must("alter role all reset all")
+	require.Equal(t, []string{`d|ann|{work_mem=14MB}`}, admin.rows(list))
+	require.Equal(t, "10MB|client", value("bob", "work_mem"))
+	admin.must("drop role ann")
+	require.Empty(t, admin.rows(list))
 }
 
 func TestViewsAndRevocation(t *testing.T) {

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"errors"
+	"maps"
 	"net"
 	"os"
 	"slices"
@@ -101,24 +103,25 @@ func (s *Server) admit(p pgwire.StartupParams) (*catalog.Role, error) {
 	return r, nil
 }
 
-// roleDefaults applies what ALTER ROLE .. SET said. A value that is no longer good is reported and left out.
-func (ss *session) roleDefaults(r *catalog.Role) error {
-	if r == nil {
-		return nil
-	}
-	names := make([]string, 0, len(r.Config))
-	for name := range r.Config {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		if err := ss.vars.set(name, []string{r.Config[name]}, false); err != nil {
-			if err := ss.notice("WARNING", pgerr.CodeOf(err), "%s", pgerr.From(err).Message); err != nil {
+// storedSettings applies what ALTER ROLE and DATABASE .. SET said; r is nil for a guest. A value that is no longer good is reported and left out.
+func (ss *session) storedSettings(r *catalog.Role) error {
+	db := ss.snapshot().Database()
+	apply := func(source string, config map[string]string) error {
+		for _, name := range slices.Sorted(maps.Keys(config)) {
+			err := ss.vars.set(name, []string{config[name]}, false)
+			if err == nil {
+				ss.vars.stored[name] = source
+			} else if err := ss.notice("WARNING", pgerr.CodeOf(err), "%s", pgerr.From(err).Message); err != nil {
 				return err
 			}
 		}
+		return nil
 	}
-	return nil
+	// Later ones prevail.
+	if err := errors.Join(apply("global", db.RoleConfig), apply("database", db.Config)); err != nil || r == nil {
+		return err
+	}
+	return errors.Join(apply("user", r.Config), apply("database user", r.DatabaseConfig))
 }
 
 // roleCache remembers which role the session acts as.

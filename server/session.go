@@ -62,13 +62,16 @@ func (s *Server) NewSession(ctx context.Context, p pgwire.StartupParams, n pgwir
 		return nil, pgerr.Newf(pgerr.TooManyConnections, "remaining connection slots are reserved for non-replication superuser connections")
 	}
 	ss.vars.vals["is_superuser"] = onOff(ss.super())
-	if err := ss.roleDefaults(role); err != nil {
+	if err := ss.storedSettings(role); err != nil {
 		return nil, err
 	}
 	ss.sequences.ss = ss
 	for _, kv := range p.Settings {
 		if err := ss.vars.set(kv.Name, []string{kv.Value}, false); err != nil {
 			return nil, err
+		}
+		if st, err := s.settings.table.find(kv.Name); err == nil {
+			delete(ss.vars.stored, st.name)
 		}
 	}
 	ss.notifier = &filter{Notifier: n, vars: ss.vars}

@@ -145,6 +145,8 @@ func (d *dispatch) statement(st sql.Statement) error {
 		return d.createRole(st)
 	case *sql.AlterRole:
 		return d.alterRole(st)
+	case *sql.AlterSettings:
+		return d.alterSettings(st)
 	case *sql.AlterDefaultPrivileges:
 		return d.alterDefaultPrivileges(st)
 	case *sql.ReassignOwned:
@@ -197,7 +199,7 @@ func (d *dispatch) mayWrite(st sql.Statement) error {
 	name := statementName(st)
 	switch st := st.(type) {
 	case *sql.Insert, *sql.Update, *sql.Delete, *sql.Merge, *sql.CreateTable, *sql.CreateTableAs, *sql.CreateSource, *sql.CreateMaterializedView, *sql.CreateView,
-		*sql.CreateSchema, *sql.CreateSequence, *sql.AlterSequence, *sql.CreateIndex, *sql.CreateSink, *sql.AlterType, *sql.Reindex, *sql.CreateRole, *sql.AlterRole, *sql.Grant, *sql.AlterDefaultPrivileges,
+		*sql.CreateSchema, *sql.CreateSequence, *sql.AlterSequence, *sql.CreateIndex, *sql.CreateSink, *sql.AlterType, *sql.Reindex, *sql.CreateRole, *sql.AlterRole, *sql.AlterSettings, *sql.Grant, *sql.AlterDefaultPrivileges,
 		*sql.ReassignOwned, *sql.DropOwned, *sql.AlterFunction:
 	case *sql.CreateEnum:
 		name = "CREATE TYPE"

@@ -20,6 +20,8 @@ type sessionVars struct {
 	srv   *serverSettings
 	vals  map[string]string
 	reset map[string]string // what RESET goes back to
+	// stored says of the settings that ALTER ROLE and DATABASE .. SET gave at login whose they are, as pg_settings.source does.
+	stored map[string]string
 	// Changes are transactional: before holds the values that a rollback brings back, after those that a commit leaves (SET LOCAL does not
 	// change these). Both are nil while the transaction has changed nothing.
 	before, after map[string]string
@@ -32,7 +34,7 @@ type sessionVars struct {
 }
 
 func (s *Server) newSessionVars(user string) *sessionVars {
-	v := &sessionVars{srv: s.settings, vals: map[string]string{}}
+	v := &sessionVars{srv: s.settings, vals: map[string]string{}, stored: map[string]string{}}
 	s.settings.mu.RLock()
 	for k, x := range s.settings.vals {
 		v.vals[k] = x

@@ -33,6 +33,13 @@ func (p *parser) alter() Statement {
 		return p.alterType()
 	case KindRole:
 		return p.alterRole(t)
+	case KindDatabase:
+		if next := p.Peek(1); next.Is("set") && p.Peek(2).Is("tablespace") && p.Peek(3).IsName("UC") {
+			return p.unsupported(first.Pos, "ALTER DATABASE SET TABLESPACE", "There are no tablespaces.")
+		} else if next.Is("set") || next.Is("reset") {
+			n := p.ident()
+			return p.alterSettings(&AlterSettings{Kind: kind, Database: &n})
+		}
 	}
 	a := &AlterObject{Kind: kind, IfExists: p.ifExists()}
 	p.Accept("only")

@@ -33,16 +33,22 @@ type CreateRole struct {
 	Options []RoleOption
 }
 
-// AlterRole is ALTER ROLE or USER: options, RENAME TO, SET and RESET, or ALTER GROUP .. ADD and DROP USER (options ADD and DROP).
+// AlterRole is ALTER ROLE or USER: options, RENAME TO, or ALTER GROUP .. ADD and DROP USER (options ADD and DROP).
 type AlterRole struct {
 	Base
-	Role        RoleSpec
-	All         bool // ALL, of SET and RESET
-	Options     []RoleOption
-	Rename      *Ident
-	Setting     *AlterAction // AlterSetOptions or AlterReset
+	Role    RoleSpec
+	Options []RoleOption
+	Rename  *Ident
+}
+
+// AlterSettings is ALTER ROLE or DATABASE .. SET and RESET: what settings new sessions begin with.
+type AlterSettings struct {
+	Base
+	Kind        ObjectKind  // KindRole or KindDatabase, as the statement says
+	Role        *RoleSpec   // nil: all roles
+	Database    *Ident      // nil: all databases
+	Setting     AlterAction // AlterSetOptions or AlterReset; without options it is RESET ALL
 	FromCurrent bool
-	Database    Ident // IN DATABASE, "" = everywhere
 }
 
 // PrivilegeSpec is a privilege in GRANT or REVOKE, or a role; Columns restrict a privilege.
@@ -249,16 +255,17 @@ func (p *parser) roleOptions(create bool) []RoleOption {
 
 // alterRole parses what follows ALTER ROLE, USER or GROUP (word).
 func (p *parser) alterRole(word *lex.Token) Statement {
+	settings := &AlterSettings{Kind: KindRole}
 	r := &AlterRole{}
-	if p.Accept("all") {
-		r.All = true
-	} else {
+	if !p.Accept("all") {
 		r.Role = p.roleSpec()
 		if r.Role.Special == "public" {
 			panic(pgerr.Newf(pgerr.ReservedName, "role name \"public\" is reserved").At(r.Role.Pos))
 		}
+		settings.Role = &r.Role
 	}
 	switch {
+	case settings.Role == nil:
 	case p.Accept("rename", "to"):
 		n := p.roleName()
 		r.Rename = &n
@@ -272,14 +279,15 @@ func (p *parser) alterRole(word *lex.Token) Statement {
 		o.Roles = p.roleSpecs()
 		r.Options = []RoleOption{o}
 		return r
-	case p.Accept("in", "database"):
-		r.Database = p.ident()
+	}
+	if p.Accept("in", "database") {
+		n := p.ident()
+		settings.Database = &n
 	}
 	if p.Any("set", "reset") {
-		r.roleSetting(p)
-		return r
+		return p.alterSettings(settings)
 	}
-	if r.All || r.Database.Name != "" {
+	if settings.Role == nil || settings.Database != nil {
 		p.Syntax()
 	}
 	p.Accept("with")
@@ -287,19 +295,20 @@ func (p *parser) alterRole(word *lex.Token) Statement {
 	return r
 }
 
-func (r *AlterRole) roleSetting(p *parser) {
+// alterSettings parses SET and RESET of ALTER ROLE and DATABASE into st.
+func (p *parser) alterSettings(st *AlterSettings) Statement {
 	if p.IsN("reset", "all") {
-		r.Setting = &AlterAction{Kind: AlterReset, Pos: p.Cur().Pos}
+		st.Setting = AlterAction{Kind: AlterReset, Pos: p.Cur().Pos}
 		p.I += 2
-		return
+		return st
 	}
 	if p.Is("set") && p.Peek(2).Is("from") {
 		p.I++
 		o := p.optionName()
 		p.Expect("from", "current")
-		r.Setting = &AlterAction{Kind: AlterSetOptions, Options: []Option{o}, Pos: o.Pos}
-		r.FromCurrent = true
-		return
+		st.Setting = AlterAction{Kind: AlterSetOptions, Options: []Option{o}, Pos: o.Pos}
+		st.FromCurrent = true
+		return st
 	}
 	if p.IsN("set", "time", "zone") || p.IsN("set", "role") {
 		pos := p.Next().Pos
@@ -313,15 +322,14 @@ func (r *AlterRole) roleSetting(p *parser) {
 			p.I += 2
 			p.setTimeZone(s)
 		}
-		act := &AlterAction{Kind: AlterSetOptions, Options: []Option{{Name: s.Name, Value: strings.Join(s.Values, ", "), Pos: pos}}, Pos: pos}
+		st.Setting = AlterAction{Kind: AlterSetOptions, Options: []Option{{Name: s.Name, Value: strings.Join(s.Values, ", "), Pos: pos}}, Pos: pos}
 		if s.Default {
-			act.Kind = AlterReset
+			st.Setting.Kind = AlterReset
 		}
-		r.Setting = act
-		return
+		return st
 	}
-	act := p.alterSetting()
-	r.Setting = &act
+	st.Setting = p.alterSetting()
+	return st
 }
 
 // grantKinds are the words after ON, with what they name.
