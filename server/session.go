@@ -34,6 +34,7 @@ type session struct {
 	began      time.Time
 	activity   activity
 	sequences  sessionSequences
+	random     expr.Random
 	inbox      inbox
 	stmtCtx    context.Context //nolint:containedctx // of the running statement, for the functions that it calls
 	guest      bool            // no role has the user's name: it stands for the superuser
@@ -239,7 +240,7 @@ func (ss *session) env(args []types.Datum) *expr.Env {
 	return &expr.Env{
 		Format: ss.Format(), Params: args, TxnTime: ss.tx.at.Sub(pgEpoch).Microseconds(), StmtTime: time.Since(pgEpoch).Microseconds(),
 		User: ss.vars.currentUser(), SessionUser: ss.vars.vals["session_authorization"], Database: databaseName, Schemas: ss.vars.searchPath(), Settings: ss.vars.lookup,
-		Catalog: ss.catalogInfo(), SessionID: ss.params.ProcessID, Sequences: &ss.sequences, Session: &actions{ss: ss, ctx: ss.stmtCtx},
+		Catalog: ss.catalogInfo(), SessionID: ss.params.ProcessID, Sequences: &ss.sequences, Session: &actions{ss: ss, ctx: ss.stmtCtx}, Random: &ss.random,
 		Interrupt: expr.InterruptedBy(ss.stmtCtx),
 	}
 }

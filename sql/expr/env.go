@@ -22,6 +22,7 @@ type Env struct {
 	SessionID   int32       // pg_backend_pid()
 	Sequences   Sequences   // nil inside jobs
 	Session     SessionActions
+	Random      *Random // nil inside jobs
 	// Interrupt returns why the evaluation has to end, nil while it may go on; itself nil inside jobs. Cheap and safe for concurrent use.
 	Interrupt func() error
 }

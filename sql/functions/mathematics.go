@@ -2,8 +2,8 @@ package functions
 
 import (
 	"math"
-	"math/rand/v2"
 	"sort"
+	"strconv"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/sql/expr"
@@ -76,7 +76,8 @@ func mathFunctions() []entry {
 		fn("trim_scale(numeric)", "trim_scale(1.500)", map1(numSlot, numSlot, types.NumTrimScale)),
 		fn("min_scale(numeric)", "min_scale(1.500)", each(func(c *call) error { return c.finiteScale(types.NumTrimScale(c.num(0))) })),
 		fn("pi()", "pi()", nullary(floatSlot, func(*expr.Frame) float64 { return math.Pi })),
-		fn("random()", "", nullary(floatSlot, func(*expr.Frame) float64 { return rand.Float64() })),
+		fn("random()", "", nullary(floatSlot, func(f *expr.Frame) float64 { return randomOf(f).Float64() })),
+		fn("setseed(float8)", "", each(setSeed)),
 		fn("degrees(float8)", "degrees(0.5)", f1(func(v float64) float64 { return v / (math.Pi / 180) })),
 		fn("radians(float8)", "radians(45)", f1(func(v float64) float64 { return v * (math.Pi / 180) })),
 		fn("atan2(float8,float8)", "atan2(1,2)", map2(floatSlot, floatSlot, floatSlot, math.Atan2)),
@@ -371,4 +372,25 @@ func trigonometry() []entry {
 		out = append(out, fn(name+"(float8)", example, k))
 	}
 	return append(out, fn("atan2d(float8,float8)", "atan2d(1,1)", map2(floatSlot, floatSlot, floatSlot, atan2d)))
+}
+
+func setSeed(c *call) error {
+	seed := c.float(0)
+	if !(seed >= -1 && seed <= 1) {
+		return pgerr.Newf(pgerr.InvalidParameterValue, "setseed parameter %s is out of allowed range [-1,1]", strconv.FormatFloat(seed, 'g', 6, 64))
+	}
+	random := randomOf(c.f)
+	if random == nil {
+		return pgerr.Newf(pgerr.FeatureNotSupported, "setseed is not supported here").WithHint("Call it in a session of its own, before the query.")
+	}
+	random.Seed(seed)
+	return c.setStr("")
+}
+
+// randomOf is the generator of the session, nil without one.
+func randomOf(f *expr.Frame) *expr.Random {
+	if f.Env == nil {
+		return nil
+	}
+	return f.Env.Random
 }

@@ -1,6 +1,7 @@
 package functions
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
@@ -378,6 +379,9 @@ func (r *Registry) finish(c *candidate, args []types.Type, name string) (*Resolv
 	in := oids(args)
 	result := c.fn.Result
 	targets, result, ok := r.polymorphic(c.args, in, result)
+	if !ok && slices.Contains(c.args, types.OIDAnyEnum) { // nothing is coerced to an enum type that is not known
+		return nil, pgerr.Newf(pgerr.UndefinedFunction, "function %s does not exist", r.signature(name, args)).WithHint(hintFunction)
+	}
 	if !ok {
 		if name == "unnest" && len(in) == 1 && in[0] == types.OIDUnknown {
 			// PostgreSQL has two of them.
