@@ -99,7 +99,9 @@ type Object struct {
 	ConstraintComment string `json:"constraint_comment,omitempty"`
 	KeyComment        string `json:"key_comment,omitempty"`
 	// Terms counts what came to be asked of a table's rows since it was made.
-	Terms     uint64       `json:"terms,omitempty"`
+	Terms uint64 `json:"terms,omitempty"`
+	// Rewrites counts how often all rows of a table were replaced.
+	Rewrites  uint64       `json:"rewrites,omitempty"`
 	Index     *IndexDef    `json:"index,omitempty"`
 	Sequence  *SequenceDef `json:"sequence,omitempty"`
 	Temporary bool         `json:"temporary,omitempty"` // ends with the session that made it, and with the server

@@ -1,8 +1,10 @@
 package exec
 
 import (
+	"bytes"
 	"encoding/binary"
 	"hash/maphash"
+	"slices"
 )
 
 // Sizes of Changes.
@@ -369,11 +371,29 @@ func (o *OwnRows) Has(key []byte) bool {
 }
 
 // Each calls f with all rows that are not deleted, until it fails.
-func (o *OwnRows) Each(f func(key, row []byte) error) error {
+func (o *OwnRows) Each(f func(key, row []byte) error) error { return o.each(nil, f) }
+
+// InOrder is Each in the order of keys.
+func (o *OwnRows) InOrder(f func(key, row []byte) error) error {
+	if o == nil {
+		return nil
+	}
+	order := make([]uint32, o.n)
+	for i := range order {
+		order[i] = uint32(i)
+	}
+	slices.SortFunc(order, func(a, b uint32) int { return bytes.Compare(o.c.key(int(a)), o.c.key(int(b))) })
+	return o.each(order, f)
+}
+
+func (o *OwnRows) each(order []uint32, f func(key, row []byte) error) error {
 	if o == nil {
 		return nil
 	}
 	for i := range o.n {
+		if order != nil {
+			i = int(order[i])
+		}
 		o.catchUp()
 		if row := o.row(i); row != nil {
 			if err := f(o.c.key(i), row); err != nil {

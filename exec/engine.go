@@ -192,10 +192,12 @@ func (e *Engine) Participants() []checkpoint.Participant {
 }
 
 func (e *Engine) newRelation(id uint64, name string, schema types.Schema, key []int, grouped bool, closed uint64) *Relation {
-	return &Relation{
+	r := &Relation{
 		ID: id, Name: name, Schema: schema, Types: schema.Types(), Key: key, Grouped: grouped, MaxPar: e.cfg.MaxPar,
 		Log: changelog.New(closed, e.cfg.ChangeLog), engine: e,
 	}
+	r.form.Store(newForm(schema, key, &types.RowLayout{Types: r.Types}))
+	return r
 }
 
 // lowEpochAge is how old the cached answer of lowEpoch may be: versions are kept a little longer than needed instead of being counted at

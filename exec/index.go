@@ -38,14 +38,18 @@ type IndexEncoder struct {
 	where *expr.Program
 	env   *expr.Env
 	row   *types.Chunk
-	rel   *Relation
+	form  *rowForm
 	of    *types.RowLayout // of row
 	buf   []byte
 }
 
 // NewIndexEncoder prepares the expressions of an index over the rows of a table.
 func NewIndexEncoder(spec *IndexSpec, rel *Relation, lib expr.Library) (*IndexEncoder, error) {
-	x := &IndexEncoder{Spec: spec, rel: rel, env: &expr.Env{Format: types.DefaultFormat()}}
+	return newIndexEncoder(spec, rel.form.Load(), lib)
+}
+
+func newIndexEncoder(spec *IndexSpec, form *rowForm, lib expr.Library) (*IndexEncoder, error) {
+	x := &IndexEncoder{Spec: spec, form: form, env: &expr.Env{Format: types.DefaultFormat()}}
 	for i := range spec.Keys {
 		p, err := expr.Compile(spec.Keys[i].Expr, lib)
 		if err != nil {
@@ -65,8 +69,8 @@ func NewIndexEncoder(spec *IndexSpec, rel *Relation, lib expr.Library) (*IndexEn
 
 // fresh empties the row, which has the columns that the table has now.
 func (x *IndexEncoder) fresh() {
-	if l := x.rel.layout.Load(); x.row == nil || l != x.of {
-		x.of, x.row = l, types.NewChunk(x.rel.Layout().Types)
+	if l := x.form.layout.Load(); x.row == nil || l != x.of {
+		x.of, x.row = l, types.NewChunk(l.Types)
 	}
 	x.row.Reset()
 }
@@ -312,16 +316,7 @@ func (tb *tables) refillIndexes() error {
 			if !x.stale {
 				continue
 			}
-			it := t.part.ScanAll()
-			for it.Next() {
-				if err := x.fill(it.Key(), it.Value()); err != nil {
-					it.Close()
-					return err
-				}
-			}
-			err := it.Err()
-			it.Close()
-			if err != nil {
+			if err := x.fillFrom(t.part); err != nil {
 				return err
 			}
 			x.stale, filled = false, true
@@ -332,6 +327,18 @@ func (tb *tables) refillIndexes() error {
 		}
 	}
 	return nil
+}
+
+// fillFrom puts the entries of all rows of a table in.
+func (x *tableIndex) fillFrom(rows *state.Part) error {
+	it := rows.ScanAll()
+	defer it.Close()
+	for it.Next() {
+		if err := x.fill(it.Key(), it.Value()); err != nil {
+			return err
+		}
+	}
+	return it.Err()
 }
 
 // fill puts the entry of a row in.

@@ -68,7 +68,7 @@ func (x *oneShot) scanIndex(n *shotNode, v *Version, own *OwnRows, p *plan.Index
 	if len(s.spans) == 0 {
 		return true, nil
 	}
-	s.layout = v.Relation.Layout()
+	s.layout = v.Layout()
 	s.full = types.NewChunk(s.layout.Types)
 	if p.Ordered {
 		s.want = min(s.want, firstIndexRows)
@@ -318,7 +318,7 @@ func (s *indexScan) entries(each func(func(key, row []byte) error) error) ([]own
 	for _, k := range s.plan.Keys {
 		spec.Keys = append(spec.Keys, IndexKey{Expr: k.Expr, Desc: k.Desc, NullsFirst: k.NullsFirst})
 	}
-	enc, err := NewIndexEncoder(spec, s.v.Relation, s.x.engine.cfg.Lib)
+	enc, err := newIndexEncoder(spec, s.v.form, s.x.engine.cfg.Lib)
 	if err != nil {
 		return nil, err
 	}

@@ -282,7 +282,7 @@ func pick(full *types.Chunk, columns []int) *types.Chunk {
 }
 
 func (x *oneShot) scanOwn(n *shotNode, v *Version, own *OwnRows) error {
-	layout := v.Relation.Layout()
+	layout := v.Layout()
 	full := types.NewChunk(layout.Types)
 	flush := func() error {
 		if full.N == 0 {
@@ -301,24 +301,11 @@ func (x *oneShot) scanOwn(n *shotNode, v *Version, own *OwnRows) error {
 		}
 		return nil
 	}
-	for _, w := range v.views {
-		it := w.ScanAll()
-		for it.Next() {
-			if own.Has(it.Key()) {
-				continue
-			}
-			if err := add(it.Value()); err != nil {
-				it.Close()
-				return err
-			}
-		}
-		err := it.Err()
-		it.Close()
-		if err != nil {
-			return err
-		}
+	each := func(_, row []byte) error { return add(row) }
+	if err := v.Each(own, each); err != nil {
+		return err
 	}
-	if err := own.Each(func(_, row []byte) error { return add(row) }); err != nil {
+	if err := own.Each(each); err != nil {
 		return err
 	}
 	return flush()
@@ -350,7 +337,7 @@ func (x *oneShot) point(n *shotNode, v *Version, own *OwnRows) error {
 	if row == nil {
 		return nil
 	}
-	layout := v.Relation.Layout()
+	layout := v.Layout()
 	full := types.NewChunk(layout.Types)
 	if err := decodeRow(row, full, layout); err != nil {
 		return err
@@ -454,5 +441,5 @@ func (v *Version) Lookup(key []types.Datum, c *types.Chunk) (bool, error) {
 	if err != nil || !ok {
 		return false, err
 	}
-	return true, decodeRow(row, c, v.Relation.Layout())
+	return true, decodeRow(row, c, v.Layout())
 }

@@ -31,26 +31,35 @@ type Relation struct {
 	IndexOf *Relation
 
 	engine *Engine
-	job    *Job                            // nil for tables
-	layout atomic.Pointer[types.RowLayout] // of tables; replaced by ALTER TABLE
+	job    *Job // nil for tables
+	form   atomic.Pointer[rowForm]
 
 	mu       sync.Mutex
 	versions []*Version // ascending epochs
 }
 
-// Layout says how the rows are stored now; it reads rows of all ages.
+// rowForm is how the rows of a relation are stored, of a table until they are all replaced. The layout changes meanwhile; it reads rows of all ages.
+type rowForm struct {
+	layout atomic.Pointer[types.RowLayout]
+	schema types.Schema
+	key    []int
+}
+
+// Layout says how the rows are stored now.
 func (r *Relation) Layout() *types.RowLayout {
-	if l := r.layout.Load(); l != nil {
-		return l
-	}
-	return &types.RowLayout{Types: r.Types}
+	return r.form.Load().layout.Load()
+}
+
+// Layout says how the rows of the version are stored.
+func (v *Version) Layout() *types.RowLayout {
+	return v.form.layout.Load()
 }
 
 // SetLayout changes how the rows of a table are read and logged from the next epoch on. Rows that are there must be readable with it.
 func (e *Engine) SetLayout(ctx context.Context, id uint64, l *types.RowLayout) error {
 	set := func() {
 		if t := e.tables.byID[id]; t != nil {
-			t.rel.layout.Store(l)
+			t.rel.form.Load().layout.Store(l)
 		}
 	}
 	if e.acker == nil { // before Start nobody else is there
@@ -68,6 +77,7 @@ type Version struct {
 	Epoch    uint64
 	Rows     int64
 
+	form    *rowForm
 	through uint64 // the content is the same up to this epoch; for the newest version Relation.Closed decides
 	views   []*state.View
 	indexes []indexView // of tables
@@ -115,7 +125,7 @@ func (r *Relation) publish(epoch, through uint64, views []*state.View) {
 
 // publishIndexed is publish with the contents of the relation's indexes.
 func (r *Relation) publishIndexed(epoch, through uint64, views []*state.View, indexes []indexView) {
-	v := &Version{Relation: r, Epoch: epoch, views: views, indexes: indexes}
+	v := &Version{Relation: r, Epoch: epoch, form: r.form.Load(), views: views, indexes: indexes}
 	v.refs.Store(1)
 	for _, w := range views {
 		v.Rows += w.Len()
@@ -318,12 +328,12 @@ func (s *Snapshot) Renew(id uint64) {
 		return
 	}
 	if v := r.Latest(); v != nil {
-		s.replace(v)
+		s.Replace(v)
 	}
 }
 
-// replace puts a version, whose pin the snapshot takes over, in the place of that of the same relation.
-func (s *Snapshot) replace(v *Version) {
+// Replace puts a version of the transaction's own, whose pin the snapshot takes over, in the place of that of the same relation.
+func (s *Snapshot) Replace(v *Version) {
 	if old := s.pins.Versions[v.Relation.ID]; old != nil {
 		s.renewed = append(s.renewed, old)
 	}

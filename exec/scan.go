@@ -119,7 +119,7 @@ type versionScan struct {
 func newVersionScan(v *Version, columns []int, share, of, rows int) *versionScan {
 	s := &versionScan{v: v, columns: columns, share: share, of: of, rows: rows, view: -1}
 	if v != nil {
-		s.layout = v.Relation.Layout()
+		s.layout = v.Layout()
 		s.full = types.NewChunk(s.layout.Types)
 		s.out.Cols = make([]*types.Vector, len(columns))
 		for i, c := range columns {

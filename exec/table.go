@@ -35,6 +35,8 @@ type TableWrite struct {
 	Locks []RowLock
 	// Terms are those of the table that the changes were made under.
 	Terms uint64
+	// Rewrite: the changes replace all rows, and Table is what Rewritten returned.
+	Rewrite *Rewrite
 }
 
 // Table is the runtime of a base table. Everything but its relation belongs to the clock's goroutine.
@@ -353,11 +355,16 @@ type undoStep struct {
 	part *state.Part
 	key  []byte
 	old  []byte // nil: the key was absent
+	do   func() // instead of the above
 }
 
 func (tb *tables) rollback(steps []undoStep) {
 	for i := len(steps) - 1; i >= 0; i-- {
 		s := &steps[i]
+		if s.do != nil {
+			s.do()
+			continue
+		}
 		if s.old == nil {
 			s.part.Delete(0, s.key)
 		} else {
@@ -441,6 +448,9 @@ func (t *Table) apply(w *TableWrite, undo []undoStep, p phases) ([]undoStep, err
 			t.part.Put(0, ch.Key, ch.New)
 		}
 	}
+	if w.Rewrite != nil {
+		return t.rewrite(w, undo)
+	}
 	if len(t.indexes) == 0 {
 		return undo, nil
 	}
@@ -450,17 +460,18 @@ func (t *Table) apply(w *TableWrite, undo []undoStep, p phases) ([]undoStep, err
 func (w *TableWrite) duplicate(row []byte) error {
 	err := pgerr.Newf(pgerr.UniqueViolation, "duplicate key value violates unique constraint %q", w.Constraint)
 	err.Table, err.Constraint = w.Table.Name, w.Constraint
-	layout := w.Table.Layout()
+	form := w.Table.form.Load()
+	layout := form.layout.Load()
 	c := types.NewChunk(layout.Types)
 	if derr := layout.Decode(row, c.Cols); derr != nil {
 		return err
 	}
 	names, vals := "", ""
-	for i, k := range w.Table.Key {
+	for i, k := range form.key {
 		if i > 0 {
 			names, vals = names+", ", vals+", "
 		}
-		names += sql.QuoteIdent(w.Table.Schema[k].Name)
+		names += sql.QuoteIdent(form.schema[k].Name)
 		vals += string(types.AppendText(nil, types.DefaultFormat(), c.Cols[k], 0))
 	}
 	return err.WithDetail("Key (%s)=(%s) already exists.", names, vals)
@@ -475,7 +486,7 @@ func (tb *tables) record(epoch uint64, good []*commitReq) []*Table {
 			w := &t.writes[i]
 			tab := tb.byID[w.Table.ID]
 			tab.locked.add(w.Locks, epoch)
-			if len(w.Changes) == 0 && w.Bulk == nil {
+			if len(w.Changes) == 0 && w.Bulk == nil && w.Rewrite == nil {
 				continue
 			}
 			c, known := seen[w.Table.ID]
@@ -484,6 +495,8 @@ func (tb *tables) record(epoch uint64, good []*commitReq) []*Table {
 				c = types.NewChunk(tab.rel.Layout().Types)
 			}
 			switch {
+			case w.Rewrite != nil:
+				c = tab.logRewrite(epoch, c, w)
 			case !tab.rel.Log.HasReaders():
 			case w.Bulk != nil:
 				w.Bulk.log(epoch)
@@ -511,26 +524,28 @@ func (t *Table) log(epoch uint64, c *types.Chunk, changes []Change) *types.Chunk
 
 // chunks appends changes to c, gives it to full when it is, and returns the chunk to go on with.
 func (t *Table) chunks(c *types.Chunk, changes []Change, full func(*types.Chunk)) *types.Chunk {
+	layout := t.rel.Layout()
 	for i := range changes {
-		ch := &changes[i]
-		for _, row := range [2]struct {
-			b []byte
-			w int64
-		}{{ch.Old, -1}, {ch.New, 1}} {
-			if row.b == nil {
-				continue
-			}
-			if c.N == types.MaxChunkRows {
-				full(c)
-				c = types.NewChunk(t.rel.Layout().Types)
-			}
-			if err := t.rel.Layout().Decode(row.b, c.Cols); err != nil {
-				// The row was encoded by this process a moment ago: a failure is a bug in the codec.
-				panic(fmt.Sprintf("table %s: row does not decode: %v", t.rel.Name, err))
-			}
-			c.PushWeight(row.w)
-		}
+		c = t.addRow(c, layout, changes[i].Old, -1, full)
+		c = t.addRow(c, layout, changes[i].New, 1, full)
 	}
+	return c
+}
+
+// addRow adds a row to a chunk of its layout; a nil row is none.
+func (t *Table) addRow(c *types.Chunk, layout *types.RowLayout, row []byte, weight int64, full func(*types.Chunk)) *types.Chunk {
+	if row == nil {
+		return c
+	}
+	if c.N == types.MaxChunkRows {
+		full(c)
+		c = types.NewChunk(layout.Types)
+	}
+	if err := layout.Decode(row, c.Cols); err != nil {
+		// The row was encoded by this process a moment ago: a failure is a bug in the codec.
+		panic(fmt.Sprintf("table %s: row does not decode: %v", t.rel.Name, err))
+	}
+	c.PushWeight(weight)
 	return c
 }
 

@@ -40,6 +40,9 @@ func (x *exprCtx) place() string {
 	if x.clause == "JOIN/ON" {
 		return "JOIN conditions"
 	}
+	if strings.HasSuffix(x.clause, " expression") {
+		return x.clause + "s"
+	}
 	return x.clause
 }
 

@@ -76,16 +76,58 @@ func (d *dispatch) alter(st *sql.AlterObject) error {
 	if want, known := dropKinds[st.Kind]; known && o.Kind != want && st.Kind != sql.KindTable {
 		return pgerr.Newf(pgerr.WrongObjectType, "%q is not %s %s", o.Name, article(string(st.Kind)), st.Kind)
 	}
-	for i := range st.Actions {
+	actions := inPasses(st.Actions)
+	for len(actions) > 0 {
 		cur, ok := d.ss.snapshot().Get(o.ID)
 		if !ok {
 			return undefinedRelation(st.Name)
 		}
-		if err := d.alterAction(st, &st.Actions[i], cur); err != nil {
+		n := 1
+		for n < len(actions) && o.Kind == catalog.Table && actions[0].Kind == sql.AlterColumnType && actions[n].Kind == sql.AlterColumnType {
+			n++
+		}
+		var err error
+		if n > 1 {
+			err = d.alterTable(cur, actions[0], actions[1:n]...)
+		} else {
+			err = d.alterAction(st, actions[0], cur)
+		}
+		if err != nil {
 			return err
 		}
+		actions = actions[n:]
 	}
 	return d.complete(tag)
+}
+
+// inPasses puts the actions of one statement in PostgreSQL's order: what goes, types, what comes, and constraints over all of that.
+func inPasses(actions []sql.AlterAction) []*sql.AlterAction {
+	pass := func(x *sql.AlterAction) int {
+		switch x.Kind {
+		case sql.AlterDropColumn, sql.AlterDropConstraint, sql.AlterDropNotNull, sql.AlterDropDefault, sql.AlterDropExpression, sql.AlterDropIdentity:
+			return 0
+		case sql.AlterColumnType:
+			return 1
+		case sql.AlterAddColumn:
+			return 2
+		case sql.AlterSetNotNull, sql.AlterSetIdentity:
+			return 3
+		case sql.AlterAddConstraint:
+			if x.Constraint.Kind == sql.ConstraintCheck {
+				return 5
+			}
+			return 4
+		case sql.AlterSetDefault, sql.AlterAddIdentity:
+			return 6
+		}
+		return 7
+	}
+	out := make([]*sql.AlterAction, len(actions))
+	for i := range actions {
+		out[i] = &actions[i]
+	}
+	slices.SortStableFunc(out, func(a, b *sql.AlterAction) int { return pass(a) - pass(b) })
+	return out
 }
 
 // beginSchema locks the schema and makes the statement's changes a transaction: those that it makes before an error are undone.
@@ -116,7 +158,7 @@ func (d *dispatch) alterAction(st *sql.AlterObject, x *sql.AlterAction, o *catal
 		return nil
 	}
 	if o.Kind == catalog.Table {
-		return d.alterTable(x, o)
+		return d.alterTable(o, x)
 	}
 	if o.Kind == catalog.MaterializedView && (x.Kind == sql.AlterSetOptions || x.Kind == sql.AlterReset) {
 		return d.alterViewOptions(x, o)
@@ -140,7 +182,7 @@ func (d *dispatch) addKeyColumn(x *sql.AlterAction, old *catalog.Object) error {
 	if _, has := d.ss.snapshot().PrimaryIndex(old.ID); primary && !exists && (has || old.Constraint != "") {
 		return pgerr.Newf(pgerr.InvalidTableDefinition, "multiple primary keys for table %q are not allowed", old.Name).At(def.Pos)
 	}
-	if err := d.alterTable(&plain, old); err != nil || exists {
+	if err := d.alterTable(old, &plain); err != nil || exists {
 		return err
 	}
 	var keys []sql.TableConstraint
@@ -158,7 +200,7 @@ func (d *dispatch) addKeyColumn(x *sql.AlterAction, old *catalog.Object) error {
 		if !ok {
 			return pgerr.Newf(pgerr.InternalError, "table %q is gone", old.Name)
 		}
-		if err := d.alterTable(&sql.AlterAction{Kind: sql.AlterAddConstraint, Constraint: &keys[i], Pos: x.Pos}, cur); err != nil {
+		if err := d.alterTable(cur, &sql.AlterAction{Kind: sql.AlterAddConstraint, Constraint: &keys[i], Pos: x.Pos}); err != nil {
 			return err
 		}
 	}

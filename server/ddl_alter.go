@@ -2,13 +2,17 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/streamdb/streamdb/catalog"
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/planner"
+	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/sql"
 	"github.com/streamdb/streamdb/sql/expr"
 	"github.com/streamdb/streamdb/sql/functions"
@@ -21,7 +25,7 @@ func layoutOf(o *catalog.Object) (*types.RowLayout, error) {
 	if o.Layout == nil {
 		return l, nil
 	}
-	l.Base, l.Slots = o.Layout.Base, o.Layout.Slots
+	l.Base, l.Slots, l.Generation = o.Layout.Base, o.Layout.Slots, o.Rewrites
 	l.Missing = make([]types.Datum, len(o.Columns))
 	for i, c := range o.Columns {
 		l.Missing[i] = types.NullDatum(c.Type)
@@ -52,10 +56,11 @@ type alteration struct {
 	o   *catalog.Object // a copy; nothing in it is shared with old that an action changes
 	// drop are objects that go with what was dropped, rebuild the indexes whose expressions are of other types now.
 	drop, rebuild []*catalog.Object
+	rows          *newRows // nil: the rows stay as they are
 }
 
-// alterTable runs an action of ALTER TABLE that is about columns or constraints.
-func (d *dispatch) alterTable(x *sql.AlterAction, old *catalog.Object) error {
+// alterTable runs actions of ALTER TABLE that are about columns or constraints: one, or several that change types at once.
+func (d *dispatch) alterTable(old *catalog.Object, x *sql.AlterAction, more ...*sql.AlterAction) error {
 	if x.Kind == sql.AlterAddColumn && (x.Column.Unique || x.Column.PrimaryKey) {
 		return d.addKeyColumn(x, old)
 	}
@@ -65,13 +70,17 @@ func (d *dispatch) alterTable(x *sql.AlterAction, old *catalog.Object) error {
 	if x.Kind == sql.AlterDropColumn {
 		return a.dropColumnNamed(x)
 	}
-	if err := a.action(x); err != nil {
-		return err
+	for _, x := range append([]*sql.AlterAction{x}, more...) {
+		if err := a.action(x); err != nil {
+			return err
+		}
+	}
+	if x.Kind == sql.AlterColumnType {
+		if err := a.expressionsStand(); err != nil {
+			return err
+		}
 	}
 	if err := a.store(); err != nil {
-		return err
-	}
-	if err := d.dropObjects(a.drop); err != nil {
 		return err
 	}
 	return d.rebuildIndexes(a.rebuild, a.o)
@@ -80,7 +89,11 @@ func (d *dispatch) alterTable(x *sql.AlterAction, old *catalog.Object) error {
 // store makes the changed table the one of the catalog and of the engine.
 func (a *alteration) store() error {
 	d, srv := a.d, a.d.ss.srv
-	if asksMore(a.old, a.o) {
+	if a.rows != nil {
+		if err := a.rewrite(); err != nil {
+			return err
+		}
+	} else if asksMore(a.old, a.o) {
 		a.o.Terms++
 		if err := d.fence(a.old); err != nil {
 			return err
@@ -95,7 +108,29 @@ func (a *alteration) store() error {
 	}); err != nil {
 		return err
 	}
+	if err := d.dropObjects(a.drop); err != nil {
+		return err
+	}
+	if a.rows != nil {
+		return a.reindex()
+	}
 	if a.o.Layout == a.old.Layout {
+		return nil
+	}
+	if r := d.ss.tx.rewritten[a.o.ID]; r != nil {
+		was, err := layoutOf(a.old)
+		if err != nil {
+			return err
+		}
+		now, err := layoutOf(a.o)
+		if err != nil {
+			return err
+		}
+		d.atRollback(func(context.Context) error {
+			r.rel.SetLayout(was)
+			return nil
+		})
+		r.rel.SetLayout(now)
 		return nil
 	}
 	// Rows are read by the new layout from now on; other sessions plan with the columns that they know, which stay where they are.
@@ -204,11 +239,7 @@ func (a *alteration) action(x *sql.AlterAction) error {
 			return nil
 		}
 		c.NotNull = true
-		return a.verify(sql.QuoteIdent(c.Name)+" IS NULL", func() error {
-			e := pgerr.Newf(pgerr.NotNullViolation, "column %q of relation %q contains null values", c.Name, a.o.Name)
-			e.Schema, e.Table, e.Column = a.o.Schema, a.o.Name, c.Name
-			return e
-		})
+		return a.verify(sql.QuoteIdent(c.Name)+" IS NULL", func() error { return a.containsNull(i) })
 	case sql.AlterDropNotNull:
 		switch {
 		case slices.Contains(a.o.Key, i) || a.d.inPrimaryKey(a.o, i):
@@ -331,15 +362,16 @@ func (a *alteration) addColumn(x *sql.AlterAction) error {
 	opts := a.options()
 	if def.Default != nil {
 		if err := bindDefault(def, col.Type, opts); err != nil {
-			return err
+			return atNowhere(err)
 		}
 	}
 	if def.Generated != nil {
 		if err := d.bindGenerated(def, a.o, opts); err != nil {
-			return err
+			return atNowhere(err)
 		}
 	}
-	if err := a.missing(x, at, serial || def.Identity != ""); err != nil {
+	own, err := a.missing(x, at, serial || def.Identity != "")
+	if err != nil {
 		return err
 	}
 	a.addSlot(at)
@@ -351,12 +383,22 @@ func (a *alteration) addColumn(x *sql.AlterAction) error {
 			return err
 		}
 	}
+	if own {
+		e, err := a.valueOf(at)
+		if err != nil {
+			return err
+		}
+		a.set(at, e)
+	}
 	for _, ck := range def.Checks {
 		if err := d.addCheck(a.o, ck, len(a.o.Checks)); err != nil {
 			return err
 		}
 		if err := bindCheck(ck.Check, a.o, opts); err != nil {
 			return err
+		}
+		if own {
+			continue // with the rows
 		}
 		if err := a.checkOnlyNew(ck, at); err != nil {
 			return err
@@ -365,23 +407,56 @@ func (a *alteration) addColumn(x *sql.AlterAction) error {
 	return nil
 }
 
+// valueOf is the expression that gives a column its value when nobody else does.
+func (a *alteration) valueOf(column int) (*expr.Expr, error) {
+	c := &a.o.Columns[column]
+	text, what, schema := c.Default, "DEFAULT expression", types.Schema(nil)
+	switch {
+	case c.Generated != "":
+		text, what, schema = c.Generated, "column generation expression", a.o.Stored()
+	case c.Sequence != 0:
+		text = fmt.Sprintf("nextval('%d'::regclass)", c.Sequence)
+	}
+	q, err := parseExpression(text)
+	if err != nil {
+		return nil, err
+	}
+	return planner.BindDefinition(q, schema, c.Name, c.Type, what, a.options())
+}
+
+// slots returns the places of columns in rows, to be changed.
+func (a *alteration) slots() *catalog.Layout {
+	if a.o.Layout != nil {
+		return &catalog.Layout{Base: a.o.Layout.Base, Slots: slices.Clone(a.o.Layout.Slots)}
+	}
+	l := &catalog.Layout{Base: len(a.old.Columns)}
+	for i, c := range a.old.Columns {
+		l.Slots = append(l.Slots, types.Slot{Type: c.Type, Column: i})
+	}
+	return l
+}
+
 // addSlot gives a new column its place behind those that rows have.
 func (a *alteration) addSlot(column int) {
-	l := &catalog.Layout{}
-	if a.o.Layout != nil {
-		l.Base, l.Slots = a.o.Layout.Base, slices.Clone(a.o.Layout.Slots)
-	} else {
-		l.Base = column
-		for i, c := range a.o.Columns[:column] {
-			l.Slots = append(l.Slots, types.Slot{Type: c.Type, Column: i})
-		}
-	}
+	l := a.slots()
 	l.Slots = append(l.Slots, types.Slot{Type: a.o.Columns[column].Type, Column: column})
 	a.o.Layout = l
 }
 
-// missing computes the value that rows get which are older than the column.
-func (a *alteration) missing(x *sql.AlterAction, at int, sequence bool) error {
+// newSlot gives a column that got another type a new place; its old one is nobody's any more.
+func (a *alteration) newSlot(column int) {
+	l := a.slots()
+	for i := range l.Slots {
+		if l.Slots[i].Column == column {
+			l.Slots[i].Column = -1
+		}
+	}
+	a.o.Layout = l
+	a.addSlot(column)
+}
+
+// missing computes the value that rows get which are older than the column; own reports that each row gets one of its own.
+func (a *alteration) missing(x *sql.AlterAction, at int, sequence bool) (own bool, err error) {
 	c := &a.o.Columns[at]
 	empty := func() (bool, error) {
 		if err := a.d.fence(a.old); err != nil {
@@ -391,38 +466,32 @@ func (a *alteration) missing(x *sql.AlterAction, at int, sequence bool) error {
 		return !found, err
 	}
 	if sequence || c.Generated != "" || c.Default != "" && a.moving(x.Column.Default) {
-		ok, err := empty()
-		if err != nil || ok {
-			return err
-		}
-		return pgerr.Newf(pgerr.FeatureNotSupported, "column %q cannot be added to a table with rows: each row would get a value of its own", c.Name).At(x.Pos).
-			WithHint("Add the column without a default, fill it with UPDATE, then ALTER COLUMN .. SET DEFAULT.")
+		none, err := empty()
+		return !none, err
 	}
 	d := types.NullDatum(c.Type)
 	if c.Default != "" {
 		e, err := planner.BindDefinition(x.Column.Default, nil, c.Name, c.Type, "DEFAULT expression", a.options())
 		if err != nil {
-			return err
+			return false, err
 		}
 		if d, err = expr.EvalConst(e, a.d.ss.env(nil), a.d.ss.srv.registry); err != nil {
-			return err
+			return false, err
 		}
 	}
 	if !d.Null {
 		s := string(d.AppendText(nil, types.DefaultFormat()))
 		c.Missing = &s
-		return nil
+		return false, nil
 	}
 	if c.NotNull {
 		ok, err := empty()
 		if err != nil || ok {
-			return err
+			return false, err
 		}
-		e := pgerr.Newf(pgerr.NotNullViolation, "column %q of relation %q contains null values", c.Name, a.o.Name)
-		e.Schema, e.Table, e.Column = a.o.Schema, a.o.Name, c.Name
-		return e
+		return false, a.containsNull(at)
 	}
-	return nil
+	return false, nil
 }
 
 // moving reports whether a default differs from row to row.
@@ -444,9 +513,9 @@ func (a *alteration) moving(q *sql.Query) bool {
 
 // checkOnlyNew checks a constraint that came with a new column over the value that all rows have of it.
 func (a *alteration) checkOnlyNew(ck sql.TableConstraint, at int) error {
-	value := "NULL::" + a.o.Columns[at].Type.String()
+	value := "NULL::" + a.d.typeName(a.o.Columns[at].Type)
 	if m := a.o.Columns[at].Missing; m != nil {
-		value = sql.QuoteLiteral(*m) + "::" + a.o.Columns[at].Type.String()
+		value = sql.QuoteLiteral(*m) + "::" + a.d.typeName(a.o.Columns[at].Type)
 	}
 	text := fmt.Sprintf("SELECT 1 FROM (SELECT *, %s AS %s FROM %s) AS %s WHERE NOT (%s) LIMIT 1", value, sql.QuoteIdent(a.o.Columns[at].Name), qualified(a.old),
 		sql.QuoteIdent(a.o.Name), expressionText(ck.Check))
@@ -474,21 +543,14 @@ func (a *alteration) dropColumnNamed(x *sql.AlterAction) error {
 		}
 		return pgerr.Newf(pgerr.UndefinedColumn, "column %q of relation %q does not exist", x.Name.Name, a.o.Name)
 	}
-	if err := a.mayDropColumn(i, x.Pos); err != nil {
-		return err
-	}
 	return a.d.dropThings([]thing{{kind: thingColumn, o: a.old, at: i}}, x.Cascade)
-}
-
-func (a *alteration) mayDropColumn(i, pos int) error {
-	if slices.Contains(a.o.Key, i) {
-		return pgerr.Newf(pgerr.FeatureNotSupported, "column %q cannot be dropped: it is in the primary key, by which rows are stored", a.o.Columns[i].Name).At(pos)
-	}
-	return nil
 }
 
 // dropColumn takes a column out of the table, and what belongs to it.
 func (a *alteration) dropColumn(i int) {
+	if slices.Contains(a.o.Key, i) {
+		a.numberRows()
+	}
 	snap := a.d.ss.snapshot()
 	for _, q := range snap.OwnedSequences(a.o.ID) {
 		if q.Sequence.OwnerColumn == i {
@@ -567,7 +629,7 @@ func (a *alteration) constraint(x *sql.AlterAction) error {
 		ck.NotValid = false
 		return a.verify("NOT ("+ck.Text+")", func() error { return a.violated(ck.Name) })
 	case x.Kind == sql.AlterDropConstraint && a.o.Constraint == x.Name.Name:
-		return pgerr.Newf(pgerr.FeatureNotSupported, "the primary key of a table cannot be dropped: rows are stored by it").At(x.Pos)
+		return a.dropPrimaryKey(x)
 	}
 	if x.Kind == sql.AlterDropConstraint {
 		if found, err := a.d.dropConstraintIndex(a.o, x.Name.Name); found || err != nil {
@@ -578,6 +640,44 @@ func (a *alteration) constraint(x *sql.AlterAction) error {
 		return a.notice("constraint %q of relation %q does not exist, skipping", x.Name.Name, a.o.Name)
 	}
 	return pgerr.Newf(pgerr.UndefinedObject, "constraint %q of relation %q does not exist", x.Name.Name, a.o.Name)
+}
+
+// dropPrimaryKey drops the primary key that the table was created with.
+func (a *alteration) dropPrimaryKey(x *sql.AlterAction) error {
+	d := a.d
+	readers := readersOf(d.ss.snapshot(), a.o, a.o.Key) // rows that become equal would be one to them
+	if len(readers) > 0 && !x.Cascade {
+		name := "constraint " + sql.QuoteIdent(a.o.Constraint) + " on " + d.describe(a.o)
+		var lines []string
+		for _, v := range readers {
+			lines = append(lines, d.describe(v)+" depends on "+name)
+		}
+		return pgerr.Newf(pgerr.DependentObjectsStillExist, "cannot drop %s because other objects depend on it", name).WithDetail("%s", strings.Join(lines, "\n")).
+			WithHint("Use DROP ... CASCADE to drop the dependent objects too.")
+	}
+	var targets []thing
+	for _, v := range readers {
+		if err := a.notice("drop cascades to %s", d.describe(v)); err != nil {
+			return err
+		}
+		targets = append(targets, thing{o: v})
+	}
+	if err := d.dropThings(targets, true); err != nil {
+		return err
+	}
+	a.numberRows()
+	return nil
+}
+
+// numberRows has rows stored by a number in place of the primary key.
+func (a *alteration) numberRows() {
+	at := len(a.o.Columns)
+	a.o.Columns = append(a.o.Columns, catalog.Column{Name: rowIDColumn, Type: types.Int8, Hidden: true})
+	a.addSlot(at)
+	a.o.Key, a.o.Constraint, a.o.KeyComment, a.o.ConstraintComment = []int{at}, "", "", ""
+	n := a.replaces()
+	n.rowID, n.keyed = at, true
+	n.columns = append(n.columns, at)
 }
 
 func (a *alteration) identity(x *sql.AlterAction, i int) error {
@@ -623,32 +723,103 @@ func (a *alteration) identity(x *sql.AlterAction, i int) error {
 	return d.changeSequence(q, x.Sequence, true)
 }
 
-// columnType changes a type where the stored values of the old type are values of the new one.
+// columnType changes a type. Where the stored values of the old type are values of the new one the rows stay.
 func (a *alteration) columnType(x *sql.AlterAction, i int) error {
 	c := &a.o.Columns[i]
 	t, err := a.d.columnType(x.Type)
 	if err != nil {
+		return atNowhere(err)
+	}
+	switch {
+	case a.rows != nil && slices.Contains(a.rows.columns, i):
+		return pgerr.Newf(pgerr.FeatureNotSupported, "cannot alter type of column %q twice", c.Name)
+	case c.Generated != "" && x.Using != nil:
+		return pgerr.Newf(pgerr.InvalidColumnDefinition, "cannot specify USING when altering type of generated column").WithDetail("Column \"%s\" is a generated column.", c.Name)
+	case c.Identity != "" && t.OID != types.OIDInt2 && t.OID != types.OIDInt4 && t.OID != types.OIDInt8:
+		return pgerr.Newf(pgerr.InvalidParameterValue, "identity column type must be smallint, integer, or bigint")
+	}
+	value, err := a.converted(x, i, t)
+	if err != nil || t == c.Type && x.Using == nil {
 		return err
 	}
-	if t == c.Type && x.Using == nil {
-		return nil
-	}
-	if x.Using != nil || !widens(c.Type, t) {
-		return pgerr.Newf(pgerr.FeatureNotSupported, "the type of column %q cannot be changed from %s to %s", c.Name, c.Type, t).At(x.Pos).
-			WithHint("Types can be widened: integers to larger ones, varchar to longer ones or to text, numeric(p,s) to numeric. Otherwise add a column, fill it with UPDATE, drop the old one and rename.")
-	}
-	snap := a.d.ss.snapshot()
-	for _, index := range snap.IndexesOf(a.o.ID) {
-		if a.indexDepends(index, i) {
-			a.rebuild = append(a.rebuild, index)
-		}
-	}
+	stays := x.Using == nil && widens(c.Type, t)
 	for k := range a.o.Columns {
-		if g := &a.o.Columns[k]; g.Generated != "" && a.names(g.Generated, i) {
+		if g := &a.o.Columns[k]; k != i && g.Generated != "" && a.names(g.Generated, i) {
 			return pgerr.Newf(pgerr.FeatureNotSupported, "cannot alter type of a column used by a generated column").
 				WithDetail("Column \"%s\" is used by generated column \"%s\".", c.Name, g.Name)
 		}
 	}
+	if v := a.typeUser(i, !stays); v != nil {
+		return pgerr.Newf(pgerr.FeatureNotSupported, "cannot alter type of a column used by a view or rule").
+			WithDetail("rule _RETURN on %s depends on column \"%s\"", a.d.describe(v), c.Name)
+	}
+	if err := a.convertDefault(i, t); err != nil {
+		return err
+	}
+	if c.Identity != "" {
+		q, ok := a.d.ss.snapshot().Get(c.Sequence)
+		if !ok {
+			return pgerr.Newf(pgerr.InternalError, "the sequence of column %q is missing", c.Name)
+		}
+		if err := a.d.changeSequence(q, []sql.SequenceOption{{Name: "as", Type: x.Type}}, false); err != nil {
+			return err
+		}
+	}
+	if !stays {
+		a.set(i, value)
+		c.Type, c.Missing = t, nil
+		a.newSlot(i)
+		return nil
+	}
+	for _, index := range a.d.ss.snapshot().IndexesOf(a.o.ID) {
+		if a.indexDepends(index, i) {
+			a.rebuild = append(a.rebuild, index)
+		}
+	}
+	c.Type = t
+	l := a.slots()
+	for k := range l.Slots {
+		if l.Slots[k].Column == i {
+			l.Slots[k].Type = t
+		}
+	}
+	a.o.Layout = l
+	return nil
+}
+
+// converted is the expression that makes the values of a column ones of another type.
+func (a *alteration) converted(x *sql.AlterAction, i int, t types.Type) (*expr.Expr, error) {
+	c := &a.o.Columns[i]
+	name := a.d.typeName(types.T(t.OID))
+	q := x.Using
+	if q == nil {
+		if c.Type.OID != t.OID && !a.d.ss.srv.registry.CanCast(c.Type, t, functions.Assignment) {
+			e := pgerr.Newf(pgerr.DatatypeMismatch, "column \"%s\" cannot be cast automatically to type %s", c.Name, name)
+			if c.Generated != "" {
+				return nil, e
+			}
+			return nil, e.WithHint("You might need to specify \"USING %s::%s\".", sql.QuoteIdent(c.Name), a.d.fullTypeName(t))
+		}
+		var err error
+		if q, err = parseExpression(sql.QuoteIdent(c.Name)); err != nil {
+			return nil, err
+		}
+	}
+	e, err := planner.BindDefinition(q, a.old.Stored(), c.Name, t, "transform expression", a.options())
+	switch pe := pgerr.From(err); {
+	case err == nil:
+	case pe.Code == pgerr.InvalidTextRepresentation:
+		return nil, atNowhere(err)
+	case pe.Code == pgerr.DatatypeMismatch && strings.HasPrefix(pe.Message, "column \""+c.Name+"\" is of type "):
+		return nil, pgerr.Newf(pgerr.DatatypeMismatch, "result of USING clause for column \"%s\" cannot be cast automatically to type %s", c.Name, name).
+			WithHint("You might need to add an explicit cast.")
+	}
+	return e, err
+}
+
+// typeUser is a view that uses a column: its query names it or, with stored, what it holds was made with it.
+func (a *alteration) typeUser(i int, stored bool) *catalog.Object {
+	snap := a.d.ss.snapshot()
 	probe := *a.o
 	probe.Columns = slices.Clone(a.o.Columns)
 	pc := &probe.Columns[i]
@@ -656,26 +827,124 @@ func (a *alteration) columnType(x *sql.AlterAction, i int) error {
 	trial := snap.With(&probe)
 	for _, v := range snap.Objects() {
 		if (v.Kind == catalog.View || v.Kind == catalog.MaterializedView) && slices.Contains(v.DependsOn, a.o.ID) && a.d.viewStands(trial, v) != nil {
-			return pgerr.Newf(pgerr.FeatureNotSupported, "cannot alter type of a column used by a view or rule").
-				WithDetail("rule _RETURN on %s depends on column \"%s\"", a.d.describe(v), c.Name)
+			return v
 		}
 	}
-	c.Type = t
-	if a.o.Layout == nil {
-		l := &catalog.Layout{Base: len(a.o.Columns)}
-		for k, col := range a.o.Columns {
-			l.Slots = append(l.Slots, types.Slot{Type: col.Type, Column: k})
+	if readers := readersOf(snap, a.o, []int{i}); stored && len(readers) > 0 {
+		return readers[0]
+	}
+	return nil
+}
+
+// readersOf lists the materialized views whose jobs read one of a table's columns: it may be part of a key that their queries do not name.
+func readersOf(snap *catalog.Snapshot, table *catalog.Object, columns []int) []*catalog.Object {
+	return slices.DeleteFunc(snap.Dependents(table.ID), func(v *catalog.Object) bool {
+		if v.Kind != catalog.MaterializedView {
+			return true
 		}
-		a.o.Layout = l
+		var p plan.Plan
+		if json.Unmarshal(v.Plan, &p) != nil {
+			return false // nobody knows
+		}
+		reads := false
+		for _, f := range p.Fragments {
+			f.Root.Walk(func(n *plan.Node) {
+				reads = reads || n.Kind == plan.KindScan && n.Scan.Relation == table.ID &&
+					slices.ContainsFunc(n.Scan.Columns, func(c int) bool { return slices.Contains(columns, c) })
+			})
+		}
+		return !reads
+	})
+}
+
+// stringLiteral is a default that has no type of its own.
+var stringLiteral = regexp.MustCompile(`^'([^']|'')*'$`)
+
+// convertDefault has the default of a column that gets type t be one of it.
+func (a *alteration) convertDefault(i int, t types.Type) error {
+	c := &a.o.Columns[i]
+	have, what, text, schema := types.Int8, "default", c.Default, types.Schema(nil)
+	if c.Generated != "" {
+		what, text, schema = "generation expression", c.Generated, a.old.Stored()
+	}
+	literal := stringLiteral.MatchString(text)
+	switch {
+	case c.Sequence != 0:
+	case text == "" || strings.EqualFold(text, "null"):
+		return nil
+	case literal: // a value of the column's type since it was given
+		have = c.Type
+	default:
+		q, err := parseExpression(text)
+		if err != nil {
+			return err
+		}
+		e, err := planner.BindScalar(q, schema, a.options())
+		if err != nil {
+			return err
+		}
+		have = e.Type
+	}
+	if have.OID != t.OID && !a.d.ss.srv.registry.CanCast(have, t, functions.Assignment) {
+		return pgerr.Newf(pgerr.DatatypeMismatch, "%s for column \"%s\" cannot be cast automatically to type %s", what, c.Name, a.d.typeName(types.T(t.OID)))
+	}
+	if !literal || c.Generated != "" {
 		return nil
 	}
-	l := &catalog.Layout{Base: a.o.Layout.Base, Slots: slices.Clone(a.o.Layout.Slots)}
-	for k := range l.Slots {
-		if l.Slots[k].Column == i {
-			l.Slots[k].Type = t
+	// As it stands it may mean something else to the new type.
+	value := func(text string, t types.Type) (string, error) {
+		q, err := parseExpression(text)
+		if err != nil {
+			return "", err
+		}
+		e, err := planner.BindDefinition(q, nil, c.Name, t, "DEFAULT expression", a.options())
+		if err != nil || !immutable(e, a.d.ss.srv.registry) {
+			return "", err
+		}
+		d, err := expr.EvalConst(e, a.d.ss.env(nil), a.d.ss.srv.registry)
+		if err != nil || d.Null {
+			return "", err
+		}
+		return string(d.AppendText(nil, types.DefaultFormat())), nil
+	}
+	text = c.Default + "::" + a.d.fullTypeName(c.Type)
+	want, err := value(text, t)
+	if err != nil {
+		return err
+	}
+	if is, err := value(c.Default, t); err != nil || is != want || want == "" {
+		c.Default = text
+	}
+	return nil
+}
+
+// expressionsStand checks that the constraints and indexes of a table that has other types still mean something.
+func (a *alteration) expressionsStand() error {
+	for _, ck := range a.o.Checks {
+		q, err := parseExpression(ck.Text)
+		if err == nil {
+			err = bindCheck(q, a.o, a.options())
+		}
+		if err != nil {
+			return atNowhere(err)
 		}
 	}
-	a.o.Layout = l
+	for _, x := range a.d.ss.snapshot().IndexesOf(a.o.ID) {
+		spec, err := a.d.ss.srv.indexSpec(a.d.ss.snapshot(), x, a.o)
+		if err != nil {
+			return atNowhere(err)
+		}
+		for _, k := range spec.Keys {
+			if err := ordered(k.Expr.Type); err != nil {
+				return err
+			}
+		}
+	}
+	for _, k := range a.o.Key {
+		if err := ordered(a.o.Columns[k].Type); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -286,6 +286,14 @@ func (d *dispatch) typeName(t types.Type) string {
 	return types.T(t.OID).String()
 }
 
+// fullTypeName names a type with what limits it, as in a cast.
+func (d *dispatch) fullTypeName(t types.Type) string {
+	if name, ok := d.ss.srv.planCatalog(d.ss.snapshot(), d.ss.vars.searchPath()).TypeName(t.OID); ok {
+		return name
+	}
+	return t.String()
+}
+
 // describeFunction names a function with its argument types, as messages do.
 func (d *dispatch) describeFunction(f *catalog.Function) string {
 	parts := make([]string, len(f.Args))

@@ -317,9 +317,11 @@ func (d *dispatch) addIndex(x, table *catalog.Object) error {
 	if err != nil {
 		return remove(err)
 	}
-	built, err := srv.engine.CreateIndex(d.ctx, spec)
-	if err != nil {
-		return remove(located(err, table))
+	built := uint64(neverBuilt) // of a table whose rows are all new the commit fills it
+	if d.ss.tx.rewritten[table.ID] == nil {
+		if built, err = srv.engine.CreateIndex(d.ctx, spec); err != nil {
+			return remove(located(err, table))
+		}
 	}
 	drop := func(ctx context.Context) error { return srv.engine.DropIndex(ctx, table.ID, x.ID) }
 	if err := d.uncommitted(x, table, spec); err != nil {
@@ -366,11 +368,7 @@ func (d *dispatch) uncommitted(x, table *catalog.Object, spec *exec.IndexSpec) e
 	if w == nil || !spec.Unique {
 		return nil
 	}
-	rel, ok := d.ss.srv.engine.Relation(table.ID)
-	if !ok {
-		return undefinedRelation(sql.Name{Name: table.Name})
-	}
-	v := rel.Latest()
+	v := w.rel.Latest()
 	if v != nil {
 		defer v.Release()
 	}

@@ -470,27 +470,28 @@ func (d *dispatch) dropParts(id uint64, parts []*dependent) error {
 		case thingCheck:
 			checks = append(checks, old.Checks[n.at].Name)
 		case thingColumn:
-			if err := a.mayDropColumn(n.at, -1); err != nil {
-				return err
-			}
 			a.dropColumn(n.at)
 		}
 	}
 	c.Checks = slices.DeleteFunc(c.Checks, func(k catalog.Check) bool { return slices.Contains(checks, k.Name) })
-	if err := a.store(); err != nil {
-		return err
-	}
-	return d.dropObjects(a.drop)
+	return a.store()
 }
 
-// viewsOnColumn lists the views that name a column of a table themselves.
+// viewsOnColumn lists the views that name a column of a table themselves, or hold rows by it.
 func (d *dispatch) viewsOnColumn(snap *catalog.Snapshot, table *catalog.Object, column int) []*catalog.Object {
 	probe := *table
 	probe.Columns = slices.Clone(table.Columns)
 	forget(&probe, column)
 	trial := snap.With(&probe)
-	var out []*catalog.Object
+	var readers, out []*catalog.Object
+	if slices.Contains(table.Key, column) {
+		readers = readersOf(snap, table, []int{column})
+	}
 	for _, v := range snap.Objects() {
+		if slices.Contains(readers, v) {
+			out = append(out, v)
+			continue
+		}
 		if (v.Kind == catalog.View || v.Kind == catalog.MaterializedView) && slices.Contains(v.DependsOn, table.ID) && d.viewStands(trial, v) != nil {
 			out = append(out, v)
 		}

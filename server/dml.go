@@ -151,7 +151,7 @@ func (c *changer) run() error {
 	}
 	v := c.view
 	if v == nil {
-		pins, own, err := ss.pin(c.d.ctx, ids, c.p.indexes())
+		pins, own, err := ss.pin(c.d.ctx, ids, c.p.indexes(), c.p.snap)
 		if err != nil {
 			return err
 		}

@@ -90,6 +90,24 @@ func TestStatementsBesideASchemaChange(t *testing.T) {
 	require.Equal(t, "1000", a.row("SELECT count(*) FROM log"))
 }
 
+// So many rows that the commit takes them from a file wait too.
+func TestManyRowsBesideASchemaChange(t *testing.T) {
+	d := open(t)
+	a, b := d.connect(), d.connect()
+	a.must("CREATE TABLE t (v int, pad text)", "BEGIN", "ALTER TABLE t ADD CHECK (v > 0)")
+	b.must("SET lock_timeout = '10ms'")
+	const insert = "INSERT INTO t SELECT -i, repeat('x', 1000) FROM generate_series(1, 20000) AS i"
+	b.fails(insert, "55P03", "canceling statement due to lock timeout")
+	a.must("COMMIT")
+	require.Equal(t, "23514", b.code(insert))
+	require.Equal(t, "0", a.row("SELECT count(*) FROM t"))
+	// And rows that a block replaces stay in memory, however many.
+	b.must("INSERT INTO t SELECT i, repeat('x', 1000) FROM generate_series(1, 20000) AS i")
+	b.must("ALTER TABLE t ADD s serial; INSERT INTO t SELECT i, repeat('x', 1000) FROM generate_series(20001, 25000) AS i")
+	d.crash()
+	require.Equal(t, "25000|25000|25000", d.connect().row("SELECT count(*), count(DISTINCT s), count(DISTINCT v) FROM t"))
+}
+
 func TestConstraintsUnderConcurrentWrites(t *testing.T) {
 	d := open(t)
 	a := d.connect()

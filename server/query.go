@@ -51,9 +51,9 @@ func (d *dispatch) query(st *sql.Query) error {
 	}
 	d.ss.explaining.runs(p)
 	if p.point != nil && d.ss.explaining == nil && !d.ss.tx.explicit && len(d.ss.tx.writes) == 0 {
-		return d.pointRead(p)
+		return d.pointRead(st, p)
 	}
-	r, err := d.ss.queryOf(d.ctx, p, d.args)
+	r, err := d.ss.queryNow(d.ctx, p, d.args)
 	if err != nil {
 		return err
 	}
@@ -91,6 +91,19 @@ func rowCount(c *types.Chunk) int64 {
 	return n
 }
 
+// queryNow is queryOf, with a new plan where a change of a table overtook the old one.
+func (ss *session) queryNow(ctx context.Context, p *prepared, args []types.Datum) (*running, error) {
+	for try := 0; ; try++ {
+		r, err := ss.queryOf(ctx, p, args)
+		if pgerr.CodeOf(err) != pgerr.SerializationFailure || ss.tx.explicit || ss.snapshot() == p.snap || try == maxConflictRetries {
+			return r, err
+		}
+		if err := ss.fresh(p); err != nil {
+			return nil, err
+		}
+	}
+}
+
 // queryOf pins what the planned query reads.
 func (ss *session) queryOf(ctx context.Context, p *prepared, args []types.Datum) (*running, error) {
 	if err := ss.authorize(p); err != nil {
@@ -104,7 +117,7 @@ func (ss *session) queryOf(ctx context.Context, p *prepared, args []types.Datum)
 	if len(p.query.Before) > 0 {
 		reads = append(slices.Clone(reads), readsOf(p.query.Before)...)
 	}
-	pins, own, err := ss.pin(ctx, reads, p.indexes())
+	pins, own, err := ss.pin(ctx, reads, p.indexes(), p.snap)
 	if err != nil {
 		return nil, err
 	}
@@ -130,8 +143,44 @@ func (ss *session) queryOf(ctx context.Context, p *prepared, args []types.Datum)
 }
 
 // pin returns the versions for a query: the transaction block's snapshot, or the newest common epoch that covers the session's own writes. Indexes
-// of materialized views are pinned with them where they can be read.
-func (ss *session) pin(ctx context.Context, ids, indexes []uint64) (pins *exec.Pinned, own bool, err error) {
+// of materialized views are pinned with them where they can be read. It fails with 40001 when the plan, which is of snap, is not for the rows.
+func (ss *session) pin(ctx context.Context, ids, indexes []uint64, snap *catalog.Snapshot) (pins *exec.Pinned, own bool, err error) {
+	if pins, own, err = ss.pinAny(ctx, ids, indexes); err != nil {
+		return nil, false, err
+	}
+	for _, id := range ids {
+		if v := pins.Versions[id]; v != nil {
+			if err := ss.planFits(ctx, snap, v); err != nil {
+				if own {
+					pins.Release()
+				}
+				return nil, false, err
+			}
+		}
+	}
+	return pins, own, nil
+}
+
+// planFits checks that a plan made from snap can read the rows of a version: a change of the table may have replaced them all.
+func (ss *session) planFits(ctx context.Context, snap *catalog.Snapshot, v *exec.Version) error {
+	o, ok := snap.Get(v.Relation.ID)
+	if !ok || v.Layout().Generation == o.Rewrites || o.Kind != catalog.Table {
+		return nil
+	}
+	if v.Layout().Generation > o.Rewrites && !ss.tx.explicit {
+		// Its transaction makes the new definition known in a moment.
+		unlock, err := ss.srv.locks.shared(ctx, ss, lockTag{kind: lockCommit, table: o.ID})
+		if err != nil {
+			return err
+		}
+		unlock()
+	}
+	e := pgerr.Newf(pgerr.SerializationFailure, "could not serialize access due to a concurrent change of table %q", o.Name)
+	e.Schema, e.Table = o.Schema, o.Name
+	return e
+}
+
+func (ss *session) pinAny(ctx context.Context, ids, indexes []uint64) (pins *exec.Pinned, own bool, err error) {
 	e := ss.srv.engine
 	ids = slices.DeleteFunc(slices.Clone(ids), func(id uint64) bool { // system relations and sequences have no versions
 		o, ok := ss.snapshot().Get(id)
@@ -149,7 +198,7 @@ func (ss *session) pin(ctx context.Context, ids, indexes []uint64) (pins *exec.P
 			rels = append(rels, r)
 		}
 	}
-	if !ss.tx.explicit {
+	if ss.tx.snapshot == nil {
 		pins, err = e.Pin(ctx, rels, ss.written)
 		return pins, true, err
 	}
@@ -232,7 +281,7 @@ func pointReadOf(q *planner.Planned) *pointRead {
 	return &pointRead{relation: n.Scan.Relation, key: n.Scan.Point, columns: cols}
 }
 
-func (d *dispatch) pointRead(p *prepared) error {
+func (d *dispatch) pointRead(st *sql.Query, p *prepared) error {
 	ss := d.ss
 	if err := ss.authorize(p); err != nil {
 		return err
@@ -253,6 +302,12 @@ func (d *dispatch) pointRead(p *prepared) error {
 	} else {
 		defer v.Release()
 	}
+	if err := ss.planFits(d.ctx, p.snap, v); err != nil {
+		if p.snap == ss.snapshot() {
+			return err
+		}
+		return d.query(st)
+	}
 	key := make([]types.Datum, len(p.point.key))
 	env := ss.env(d.args)
 	for i, e := range p.point.key {
@@ -267,7 +322,7 @@ func (d *dispatch) pointRead(p *prepared) error {
 	if err := d.w.RowDescription(fields(p.columns, p.origins, d.formats)); err != nil {
 		return err
 	}
-	c := types.NewChunk(rel.Layout().Types)
+	c := types.NewChunk(v.Layout().Types)
 	found, err := v.Lookup(key, c)
 	if err != nil {
 		return err

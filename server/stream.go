@@ -63,7 +63,7 @@ func (s *stream) close() {
 // background makes the stream of a query over what is pinned now. It hangs on the session, not on the statement.
 func (ss *session) background(p *prepared, args []types.Datum) (*stream, error) {
 	ctx, cancel := context.WithCancel(ss.ctx)
-	q, err := ss.queryOf(ctx, p, args)
+	q, err := ss.queryNow(ctx, p, args)
 	if err != nil {
 		cancel()
 		return nil, err

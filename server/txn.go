@@ -24,20 +24,21 @@ func (ss *session) rollback() {
 
 // txn is a transaction: implicit (one statement, or one batch) or a block.
 type txn struct {
-	explicit bool
-	failed   bool
-	at       time.Time
-	started  bool
-	several  bool           // implicit, of several statements of one message
-	snapshot *exec.Snapshot // of a block, taken at its first read
-	writes   map[uint64]*tableWrites
-	order    []uint64
-	saved    []savepoint
-	schema   *schemaTx // what it has changed of the schema, nil when nothing
-	listens  []listening
-	advisory []takenLock // locks that end with it
-	notices  []pgwire.Notification
-	notified map[pgwire.Notification]struct{} // the same as a set
+	explicit  bool
+	failed    bool
+	at        time.Time
+	started   bool
+	several   bool           // implicit, of several statements of one message
+	snapshot  *exec.Snapshot // of a block, taken at its first read
+	writes    map[uint64]*tableWrites
+	order     []uint64
+	saved     []savepoint
+	schema    *schemaTx             // what it has changed of the schema, nil when nothing
+	rewritten map[uint64]*rewriting // tables all of whose rows it replaces
+	listens   []listening
+	advisory  []takenLock // locks that end with it
+	notices   []pgwire.Notification
+	notified  map[pgwire.Notification]struct{} // the same as a set
 }
 
 type savepoint struct {
@@ -60,6 +61,7 @@ type tableWrites struct {
 	locks      map[string]exec.RowLock
 	relocked   []relock       // what happened to locks, for savepoints
 	unique     []*uniqueIndex // kept where duplicates must be found before the commit
+	whole      bool           // the changes are all rows of a table that is rewritten: they stay in memory
 	bulk       *exec.Bulk     // changes that are in a file already; nobody asks for their rows any more
 
 	lockedBytes int64 // memory that locks take, about
@@ -94,7 +96,7 @@ func (t *txn) release() {
 		t.snapshot.Release()
 		t.snapshot = nil
 	}
-	t.writes, t.order = nil, nil
+	t.writes, t.order, t.rewritten = nil, nil, nil
 }
 
 // overlay is the transaction's writes to the relations as a statement that begins now sees them.
@@ -167,7 +169,7 @@ const bulkBytes = 16 << 20
 
 // spill moves the changes into a file when they take much memory. What it moves the transaction does not find any more.
 func (w *tableWrites) spill(e *exec.Engine) error {
-	if w.changes.Bytes() < bulkBytes {
+	if w.changes.Bytes() < bulkBytes || w.whole {
 		return nil
 	}
 	if w.bulk == nil {
@@ -257,7 +259,16 @@ func (ss *session) commit(ctx context.Context) error {
 	changed := false
 	for _, id := range t.order {
 		w := t.writes[id]
+		rewrite, err := ss.rewriteOf(id)
+		if err != nil {
+			ss.rollback()
+			return err
+		}
 		if emptied(ss.snapshot(), id) {
+			if rewrite != nil {
+				changed = true
+				writes = append(writes, exec.TableWrite{Table: w.rel, Rewrite: rewrite})
+			}
 			continue
 		}
 		if t.schema != nil {
@@ -270,8 +281,9 @@ func (ss *session) commit(ctx context.Context) error {
 			ss.rollback()
 			return err
 		}
-		changed = changed || len(tw.Changes) > 0 || tw.Bulk != nil
-		if len(tw.Changes) > 0 || len(tw.Locks) > 0 || tw.Bulk != nil {
+		tw.Rewrite = rewrite
+		changed = changed || len(tw.Changes) > 0 || tw.Bulk != nil || rewrite != nil
+		if len(tw.Changes) > 0 || len(tw.Locks) > 0 || tw.Bulk != nil || rewrite != nil {
 			writes = append(writes, tw)
 		}
 	}

@@ -100,7 +100,7 @@ func (d *dispatch) withChangesOnce(p *prepared, before []planner.PlannedWith, ta
 			defer unlock()
 		}
 	}
-	pins, own, err := ss.pin(d.ctx, reads, p.indexes())
+	pins, own, err := ss.pin(d.ctx, reads, p.indexes(), p.snap)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,8 @@ type RowLayout struct {
 	Slots []Slot
 	// Missing are the values of columns for rows that end before them, by column.
 	Missing []Datum
+	// Generation counts how often all rows were replaced: with the layouts of a later one, rows of an earlier one lack values.
+	Generation uint64
 }
 
 // Slot is a place in a row. Every column has exactly one.
