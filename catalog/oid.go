@@ -38,6 +38,7 @@ const DatabaseClass uint32 = pgDatabaseOID
 // Fixed OIDs of objects that every database has. They lie below the ids of users' objects and outside PostgreSQL's own.
 const (
 	ownerOID     uint32 = 10    // the role streamdb, PostgreSQL's bootstrap superuser
+	extensionOID uint32 = 13002 // of the schema streamdb
 	sessionOID   uint32 = 16383 // the connected user when it is another one
 	databaseOID         = DatabaseOID
 	wrapperOID   uint32 = 16381
@@ -56,6 +57,8 @@ const (
 	pgAttrdefOID    = 2604
 	pgAuthidOID     = 1260
 	pgDatabaseOID   = 1262
+	pgExtensionOID  = 3079
+	pgWrapperOID    = 2328
 )
 
 func derivedOID(class, id uint64) uint32 {

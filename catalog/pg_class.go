@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -34,7 +35,7 @@ func (d *SystemData) pgClassRow(w *rowWriter, r *relation) {
 		w.str("relpersistence", "t")
 	}
 	w.str("relkind", string(r.kind))
-	w.int("relnatts", int64(len(r.columns)))
+	w.int("relnatts", int64(len(r.columns)+len(r.dropped)))
 	w.bool("relispopulated", true)
 	w.float("reltuples", -1)
 	w.str("relreplident", "n")
@@ -131,6 +132,16 @@ func pgAttribute(d *SystemData, w *rowWriter) {
 			case "by default":
 				w.str("attidentity", "d")
 			}
+			w.end()
+		}
+		for _, a := range r.dropped {
+			w.oid("attrelid", r.oid)
+			attributeRow(w, a, a.num)
+			w.str("attname", fmt.Sprintf("........pg.dropped.%d........", a.num))
+			w.oid("atttypid", 0)
+			w.int("attstattarget", 0)
+			w.int("attndims", 0)
+			w.bool("attisdropped", true)
 			w.end()
 		}
 		for _, x := range d.indexes(r) {
@@ -301,6 +312,41 @@ func pgConstraint(d *SystemData, w *rowWriter) {
 	}
 }
 
+// pgExtension has one row: the schema streamdb and what is in it count as an extension, so that pg_dump leaves them out.
+func pgExtension(d *SystemData, w *rowWriter) {
+	w.oid("oid", extensionOID)
+	w.str("extname", SystemSchema)
+	w.oid("extowner", ownerOID)
+	w.oid("extnamespace", StreamdbOID)
+	w.str("extversion", "1.0")
+	w.end()
+}
+
+// pgInitPrivs lists what may be done with system relations and schemas. They cannot be changed, and pg_dump looks here for what changed.
+func pgInitPrivs(d *SystemData, w *rowWriter) {
+	row := func(class, oid uint32, list []ACL) {
+		if list == nil {
+			return
+		}
+		w.oid("objoid", oid)
+		w.oid("classoid", class)
+		w.int("objsubid", 0)
+		w.str("privtype", "i")
+		d.acl(w, "initprivs", list)
+		w.end()
+	}
+	for _, r := range d.relations() {
+		if r.sys != nil {
+			row(pgClassOID, r.oid, r.sys.Securable().ACL)
+		}
+	}
+	for _, n := range d.Snap.Namespaces() {
+		if n.OID != PublicOID && !IsUserID(uint64(n.OID)) {
+			row(pgNamespaceOID, n.OID, n.Securable().ACL)
+		}
+	}
+}
+
 // pgDepend lists what relations, indexes, constraints and defaults depend on. A view's dependencies are its own, not those of a rule.
 func pgDepend(d *SystemData, w *rowWriter) {
 	row := func(class, obj uint32, sub int64, refClass, refObj uint32, refSub int64, kind string) {
@@ -312,6 +358,11 @@ func pgDepend(d *SystemData, w *rowWriter) {
 		w.int("refobjsubid", refSub)
 		w.str("deptype", kind)
 		w.end()
+	}
+	row(pgNamespaceOID, StreamdbOID, 0, pgExtensionOID, extensionOID, 0, "e")
+	row(pgWrapperOID, wrapperOID, 0, pgExtensionOID, extensionOID, 0, "e")
+	for _, s := range d.Extra {
+		row(pgClassOID, s.OID, 0, pgExtensionOID, extensionOID, 0, "e")
 	}
 	for _, r := range d.userRelations() {
 		row(pgClassOID, r.oid, 0, pgNamespaceOID, d.namespaceOID(r.schema), 0, "n")

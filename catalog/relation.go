@@ -14,6 +14,7 @@ type relation struct {
 	name    string
 	kind    byte // pg_class.relkind
 	columns []attribute
+	dropped []attribute     // keep their numbers
 	object  *Object         // nil for system relations
 	sys     *SystemRelation // nil for users' relations
 }
@@ -46,11 +47,15 @@ func objectRelation(o *Object) *relation {
 	r := &relation{oid: relationOID(o), schema: o.Schema, name: o.Name, kind: relKind(o.Kind), object: o}
 	num := int64(0)
 	for i := range o.Columns {
-		if c := &o.Columns[i]; !c.Hidden || c.Dropped { // a dropped column keeps its number
-			num++
-			if !c.Dropped {
-				r.columns = append(r.columns, attribute{Column: c, pos: i, num: num})
-			}
+		c := &o.Columns[i]
+		if c.Hidden && !c.Dropped {
+			continue
+		}
+		num++
+		if a := (attribute{Column: c, pos: i, num: num}); c.Dropped {
+			r.dropped = append(r.dropped, a)
+		} else {
+			r.columns = append(r.columns, a)
 		}
 	}
 	return r

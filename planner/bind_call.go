@@ -658,7 +658,7 @@ func (x *exprCtx) subscript(e *pgext.Subscript) (*expr.Expr, error) {
 		}
 		return v, nil
 	}
-	if !args[0].Type.IsArray() {
+	if !args[0].Type.IsArray() && args[0].Type.OID != types.OIDName {
 		return nil, pgerr.Newf(pgerr.DatatypeMismatch, "cannot subscript type %s because it does not support subscripting", x.b.reg.TypeName(args[0].Type.OID)).At(leftmost(args[0]))
 	}
 	for i := range args[1:] {

@@ -169,6 +169,14 @@ func (s *selecting) groupSets(it pgext.GroupItem, g *exprCtx, keys *[]groupKey, 
 	return out, nil
 }
 
+// groupPosition returns the item of the select list that a number stands for.
+func (s *selecting) groupPosition(n int64, pos int) (int, error) {
+	if n < 1 || n > int64(len(s.items)) {
+		return 0, pgerr.Newf(pgerr.InvalidColumnReference, "GROUP BY position %d is not in select list", n).At(s.b.pos(pos))
+	}
+	return int(n - 1), nil
+}
+
 // groupExpr binds a grouping expression: a position, an input column, an output name or an expression, in this order.
 func (s *selecting) groupExpr(it pgext.GroupItem, g *exprCtx, keys *[]groupKey, moved *[]apply) ([]int, error) {
 	b := s.b
@@ -187,10 +195,9 @@ func (s *selecting) groupExpr(it pgext.GroupItem, g *exprCtx, keys *[]groupKey, 
 	var e *expr.Expr
 	var err error
 	if it.Ordinal != 0 {
-		if it.Ordinal < 1 || it.Ordinal > len(s.items) {
-			return nil, pgerr.Newf(pgerr.InvalidColumnReference, "GROUP BY position %d is not in select list", it.Ordinal).At(b.pos(it.Pos))
+		if item, err = s.groupPosition(int64(it.Ordinal), it.Pos); err != nil {
+			return nil, err
 		}
-		item = it.Ordinal - 1
 	} else {
 		switch v := pgext.ExprOf(it.X).(type) {
 		case *pgext.Column:
@@ -201,9 +208,12 @@ func (s *selecting) groupExpr(it pgext.GroupItem, g *exprCtx, keys *[]groupKey, 
 					}
 				}
 			}
-		case *pgext.Const:
-			if v.Kind != pgext.ConstBool && v.Kind != pgext.ConstInt {
+		case *pgext.Const: // in ROLLUP, in CUBE and in a list in parentheses
+			if v.Kind != pgext.ConstInt || v.Int != int64(int32(v.Int)) {
 				return nil, pgerr.Newf(pgerr.SyntaxError, "non-integer constant in GROUP BY").At(b.pos(v.Pos))
+			}
+			if item, err = s.groupPosition(v.Int, v.Pos); err != nil {
+				return nil, err
 			}
 		}
 	}

@@ -23,6 +23,7 @@ const (
 
 // columnNumbersQueries ask for whatever in the catalogue holds or derives from a number of a column.
 var columnNumbersQueries = []string{
+	`SELECT relnatts, attnum, attname, atttypid, attstattarget, atttypmod, attndims, attnotnull, atthasdef FROM pg_attribute JOIN pg_class c ON c.oid = attrelid WHERE attrelid = 't'::regclass AND attnum > 0 AND attisdropped ORDER BY attnum`,
 	`SELECT attnum, attname, atttypid::regtype, attnotnull, atthasdef, attidentity, attgenerated, coalesce(attacl::text LIKE '%columnnumbers=r/%', false), coalesce(col_description(attrelid, attnum), '')
 FROM pg_attribute WHERE attrelid = 't'::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum`,
 	`SELECT c.relname, i.indkey, i.indnatts, i.indnkeyatts, i.indoption, i.indisunique, i.indisprimary, pg_get_indexdef(c.oid) FROM pg_index i JOIN pg_class c ON c.oid = indexrelid WHERE indrelid = 't'::regclass ORDER BY relname`,

@@ -83,8 +83,7 @@ func (s *Server) NewSession(ctx context.Context, p pgwire.StartupParams, n pgwir
 	return ss, nil
 }
 
-// databaseName is the one database of a server.
-const databaseName = "streamdb"
+const databaseName = sql.DatabaseName
 
 // ParameterStatus implements pgwire.Session.
 func (ss *session) ParameterStatus() []pgwire.Param { return ss.vars.reported() }

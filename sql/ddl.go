@@ -5,6 +5,7 @@ import (
 
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/sql/internal/lex"
+	"github.com/streamdb/streamdb/sql/internal/translate"
 )
 
 func (p *parser) create() Statement {
@@ -448,6 +449,7 @@ func (p *parser) comment() Statement {
 		if n > 3 {
 			c.Name.Catalog = parts[n-4]
 		}
+		p.Local(translate.Name(c.Name))
 	} else if p.Accept("constraint") {
 		c.Kind, c.Column = KindConstraint, p.ident().Name
 		p.Expect("on")

@@ -6,6 +6,7 @@ import (
 
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/sql/internal/lex"
+	"github.com/streamdb/streamdb/sql/internal/translate"
 )
 
 // SequenceOption is one option of a sequence.
@@ -144,6 +145,7 @@ func (p *parser) owner(o *SequenceOption) {
 	if n > 3 {
 		o.Owner.Catalog = parts[n-4]
 	}
+	p.Local(translate.Name(o.Owner))
 }
 
 // identityOptions parses an optional "(" options ")" of an identity column.

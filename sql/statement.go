@@ -6,6 +6,7 @@ import (
 	"github.com/pingcap/tidb/pkg/parser/ast"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/sql/internal/lex"
 	"github.com/streamdb/streamdb/sql/pgext"
 )
 
@@ -90,6 +91,9 @@ type Name struct {
 	Catalog, Schema, Name string
 	Pos                   int
 }
+
+// DatabaseName is the one database of a server; names in others are refused by Parse.
+const DatabaseName = lex.DatabaseName
 
 // Key is the unquoted dotted form without the catalog: the key of Query.Relations.
 func (n Name) Key() string {

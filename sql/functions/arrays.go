@@ -16,6 +16,7 @@ func arrayFunctions() []entry {
 	}
 	return []entry{
 		own("$subscript(anyarray,int4)", "anyelement f t i v", "element of an array: a[i], a[i][j]", each(subscript)),
+		own("$subscript(name,int4)", "char f t i v", "byte of a name, which is an array of one dimension that counts from 0", each(subscriptName)),
 		own("$slices(anyarray,int4)", "anyarray f f i v", "part of an array in several dimensions: which bounds are given, lower and upper bound per dimension", each(sliceDims)),
 		own("$slice(anyarray,int4,int4)", "anyarray f f i", "part of an array: a[lo:hi], NULL for an omitted bound", each(slice)),
 		fn("array_length(anyarray,int4)", "array_length(array[[1,2,3],[4,5,6]],2)", each(func(c *call) error { return c.dim(func(d types.Dim) int32 { return d.Len }) })),
@@ -158,6 +159,19 @@ func subscript(c *call) error {
 		at = at*int64(d.Len) + k
 	}
 	return c.setDatum(a.Elems[at])
+}
+
+// subscriptName gives the empty "char" for the bytes between a name's end and its fixed length.
+func subscriptName(c *call) error {
+	s, at := c.str(0), c.int(1)
+	switch {
+	case len(c.args) != 2 || at < 0 || at > maxNameBytes:
+		c.setNull()
+		return nil
+	case at >= int64(len(s)):
+		return c.setStr("")
+	}
+	return c.setStr(s[at : at+1])
 }
 
 // slice is a[lo:hi] of the first dimension; the result counts from 1.

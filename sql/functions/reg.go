@@ -8,6 +8,7 @@ import (
 
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/sql/expr"
+	"github.com/streamdb/streamdb/sql/internal/lex"
 	"github.com/streamdb/streamdb/types"
 )
 
@@ -108,6 +109,9 @@ func findReg(cat expr.CatalogInfo, path []string, t types.OID, s string) (uint32
 	case types.OIDRegclass:
 		if len(parts) > maxNameParts {
 			return 0, pgerr.Newf(pgerr.SyntaxError, "improper relation name (too many dotted names): %s", strings.Join(parts, "."))
+		}
+		if len(parts) == maxNameParts && parts[0] != lex.DatabaseName {
+			return 0, pgerr.Newf(pgerr.FeatureNotSupported, "cross-database references are not implemented: \"%s\"", strings.Join(parts, "."))
 		}
 		if oid, ok := cat.RelationOID(s, path); ok {
 			return oid, nil

@@ -91,7 +91,7 @@ SELECT a FROM t*
 SELECT s LIKE 'a%' AND s NOT LIKE 'b%' AS x FROM t
 SELECT a.x y, a.y AS "order" FROM public.a
 SELECT x.p.q FROM x
-SELECT sqlp.public.t.a FROM sqlp.public.t
+SELECT streamdb.public.t.a FROM streamdb.public.t
 SELECT pg_catalog.lower(s) AS x FROM t
 SELECT "overlay"(s, s, 1) AS a, overlay(s, s, 1, 2) AS b FROM t
 SELECT a, count(*) FROM t GROUP BY (a, b), a HAVING count(*) FILTER (WHERE a > 0) > 1

@@ -2,6 +2,9 @@ package lex
 
 import "strings"
 
+// DatabaseName is the one database of a server.
+const DatabaseName = "streamdb"
+
 // The keywords of PostgreSQL 15, as pg_get_keywords() lists them, by category: U unreserved, C column name, T type or function name,
 // R reserved. Those in the AS lists cannot be a column label without AS.
 const (

@@ -126,10 +126,18 @@ func (p *Parser) QualifiedName() Name {
 	default:
 		lex.Fail(pgerr.SyntaxError, t.Pos, "improper qualified name (too many dotted names): %s", strings.Join(parts, "."))
 	}
+	p.Local(n)
 	if n.Schema == pgext.Schema {
 		lex.Fail(pgerr.InvalidSchemaName, t.Pos, "schema \"%s\" does not exist", n.Schema)
 	}
 	return n
+}
+
+// Local refuses the name of something in another database.
+func (p *Parser) Local(n Name) {
+	if n.Catalog != "" && n.Catalog != lex.DatabaseName {
+		lex.Fail(pgerr.FeatureNotSupported, n.Pos, "cross-database references are not implemented: \"%s.%s.%s\"", n.Catalog, n.Schema, n.Name)
+	}
 }
 
 func (n Name) frag() *frag {
