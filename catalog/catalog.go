@@ -90,6 +90,7 @@ type Object struct {
 	Source     *SourceDef        `json:"source,omitempty"`
 	Plan       json.RawMessage   `json:"plan,omitempty"` // of a job; never derived again
 	Settings   map[string]string `json:"settings,omitempty"`
+	Options    []string          `json:"options,omitempty"` // names of the settings that a statement gave: pg_class.reloptions
 	DependsOn  []uint64          `json:"depends_on,omitempty"`
 	AppendOnly bool              `json:"append_only,omitempty"`
 	Paused     bool              `json:"paused,omitempty"`   // by PAUSE, until RESUME

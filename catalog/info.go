@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/streamdb/streamdb/sql"
 	"github.com/streamdb/streamdb/sql/expr"
 	"github.com/streamdb/streamdb/sql/functions"
 )
@@ -182,17 +183,53 @@ func (i *Info) RoleOID(name string) (uint32, bool) {
 }
 
 // ViewDefinition implements expr.CatalogInfo.
-func (i *Info) ViewDefinition(oid uint32) (string, bool) {
+func (i *Info) ViewDefinition(oid uint32, path []string) (string, bool) {
 	r, index, ok := i.find(oid)
 	if !ok || index || r.object == nil || !r.isView() {
 		return "", false
 	}
-	return viewDefinition(r.object), true
+	return i.Snap.viewDefinition(r.object, path), true
 }
 
-// viewDefinition prints a view's query as PostgreSQL does: one blank before, a semicolon after.
-func viewDefinition(o *Object) string {
-	return " " + strings.TrimRight(strings.TrimSpace(o.Query), "; \t\r\n") + ";"
+// viewDefinition prints a view's query as PostgreSQL does: one blank before, a semicolon after, and a schema before the names that path does not
+// find or finds something else for.
+func (s *Snapshot) viewDefinition(o *Object, path []string) string {
+	text := strings.TrimRight(strings.TrimSpace(o.Query), "; \t\r\n")
+	if !slices.Equal(path, o.SearchPath) {
+		text = sql.Qualified(text, func(use sql.Use, name string) string { return s.schemaOf(use, name, o, path) })
+	}
+	return " " + text + ";"
+}
+
+// schemaOf is the schema of what a name in a view's query stands for, "" where path finds it too and for what belongs to the system.
+func (s *Snapshot) schemaOf(use sql.Use, name string, view *Object, path []string) string {
+	switch use {
+	case sql.UseType:
+		e, ok := s.ResolveEnum("", name, view.SearchPath)
+		if !ok {
+			return ""
+		}
+		if now, ok := s.ResolveEnum("", name, path); !ok || now != e {
+			return e.Schema
+		}
+	case sql.UseFunction:
+		for _, schema := range view.SearchPath {
+			for _, id := range view.DependsOn {
+				if f, ok := s.functions[uint32(id)]; ok && f.Name == name && f.Schema == schema && !slices.Contains(path, schema) {
+					return schema
+				}
+			}
+		}
+	default:
+		o, ok := s.Resolve("", name, view.SearchPath)
+		if !ok {
+			return ""
+		}
+		if now, ok := s.Resolve("", name, path); !ok || now != o {
+			return o.Schema
+		}
+	}
+	return ""
 }
 
 // IndexDefinition implements expr.CatalogInfo: the statement, or with column > 0 what the index holds at that place.

@@ -68,7 +68,7 @@ func isViews(d *SystemData, w *rowWriter) {
 		}
 		d.table(w, "table", r)
 		if r.object != nil && d.usable(r.owner()) {
-			w.str("view_definition", viewDefinition(r.object))
+			w.str("view_definition", d.Snap.viewDefinition(r.object, d.Path))
 		}
 		w.str("check_option", "NONE")
 		for _, c := range [...]string{"is_updatable", "is_insertable_into", "is_trigger_updatable", "is_trigger_deletable", "is_trigger_insertable_into"} {

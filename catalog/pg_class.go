@@ -75,7 +75,7 @@ func (d *SystemData) pgClassRow(w *rowWriter, r *relation) {
 	if r.kind == 'r' || r.kind == 'm' {
 		w.str("relreplident", "d")
 	}
-	w.texts("reloptions", options(r.object.Settings))
+	w.texts("reloptions", options(r.object.Options, r.object.Settings))
 	w.end()
 }
 
@@ -561,7 +561,7 @@ func sourceOptions(s *SourceDef) []string {
 	if s == nil {
 		return nil
 	}
-	out := options(s.Options)
+	out := options(sortedKeys(s.Options), s.Options)
 	if s.Format != "" {
 		out = append(out, "format="+s.Format)
 	}

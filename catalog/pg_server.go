@@ -188,7 +188,7 @@ func pgViews(d *SystemData, w *rowWriter) {
 		}
 		w.strs("schemaname", r.schema, "viewname", r.name, "viewowner", d.ownerName(r))
 		if r.object != nil {
-			w.str("definition", viewDefinition(r.object))
+			w.str("definition", d.Snap.viewDefinition(r.object, d.Path))
 		}
 		w.end()
 	}
@@ -199,7 +199,7 @@ func pgMatviews(d *SystemData, w *rowWriter) {
 		if r.kind != 'm' {
 			continue
 		}
-		w.strs("schemaname", r.schema, "matviewname", r.name, "matviewowner", d.ownerName(r), "definition", viewDefinition(r.object))
+		w.strs("schemaname", r.schema, "matviewname", r.name, "matviewowner", d.ownerName(r), "definition", d.Snap.viewDefinition(r.object, d.Path))
 		w.bool("hasindexes", len(d.indexes(r)) > 0)
 		w.bool("ispopulated", !r.object.Creating)
 		w.end()

@@ -213,11 +213,11 @@ func sizeOf(r *relation, size func(uint64) int64) int64 {
 	return size(r.object.ID)
 }
 
-// options lists settings as pg_class.reloptions does, sorted.
-func options(m map[string]string) []string {
-	out := make([]string, 0, len(m))
-	for _, k := range sortedKeys(m) {
-		v := m[k]
+// options lists the named options as pg_class.reloptions does.
+func options(names []string, values map[string]string) []string {
+	out := make([]string, 0, len(names))
+	for _, k := range names {
+		v := values[k]
 		if isSecret(k) {
 			v = "********"
 		}

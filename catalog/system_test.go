@@ -118,7 +118,7 @@ func exampleDB(t testing.TB) *SystemData {
 				{Name: "tags", Type: types.T(types.ArrayOf(types.OIDText))},
 				{Name: "g", Type: types.Int4, Generated: "id + 1"},
 			},
-			Checks: []Check{{Name: "t_id_check", Text: "id > 0"}, {Name: "t_a_check", Text: "(a <> '\"Big\"')"}}, Settings: map[string]string{"on_error": "raise"},
+			Checks: []Check{{Name: "t_id_check", Text: "id > 0"}, {Name: "t_a_check", Text: "(a <> '\"Big\"')"}}, Settings: map[string]string{"on_error": "raise", "parallelism": "2"}, Options: []string{"on_error"},
 		})
 		src := add(Object{
 			Kind: Source, Schema: "shop", Name: "s", Columns: []Column{{Name: "k", Type: types.Int8}},
@@ -339,9 +339,9 @@ func TestInfo(t *testing.T) {
 		defs = append(defs, s)
 	}
 	require.Equal(t, []string{`PRIMARY KEY (id, "Big")`, "CHECK ((id > 0))", `CHECK ((a <> '"Big"'))`}, defs)
-	def, _ = info.ViewDefinition(oid("m"))
+	def, _ = info.ViewDefinition(oid("m"), nil)
 	require.Equal(t, " SELECT count(*) AS n FROM shop.s;", def)
-	_, ok = info.ViewDefinition(oid("t"))
+	_, ok = info.ViewDefinition(oid("t"), nil)
 	require.False(t, ok)
 	text, _ := info.Comment(oid("t"), "pg_class", 0)
 	require.Equal(t, "a table", text)

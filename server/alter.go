@@ -157,6 +157,14 @@ func (d *dispatch) alterAction(st *sql.AlterObject, x *sql.AlterAction, o *catal
 	case sql.AlterOwner:
 		return nil
 	}
+	if o.Kind == catalog.Table || o.Kind == catalog.Index {
+		switch x.Kind {
+		case sql.AlterSetOptions:
+			return storageParameters(o.Kind, x.Options)
+		case sql.AlterReset:
+			return nil
+		}
+	}
 	if o.Kind == catalog.Table {
 		return d.alterTable(o, x)
 	}
@@ -167,7 +175,18 @@ func (d *dispatch) alterAction(st *sql.AlterObject, x *sql.AlterAction, o *catal
 		return pgerr.Newf(pgerr.FeatureNotSupported, "defaults of a view's columns are not supported: views cannot be written to").At(x.Pos)
 	}
 	return pgerr.Newf(pgerr.WrongObjectType, "ALTER action cannot be performed on relation %q", o.Name).At(x.Pos).
-		WithDetail("This operation is not supported for %ss.", o.Kind)
+		WithDetail("This operation is not supported for %s.", kindPlural(o.Kind))
+}
+
+// kindPlural names relations of a kind as PostgreSQL does.
+func kindPlural(k catalog.Kind) string {
+	switch k {
+	case catalog.Index:
+		return "indexes"
+	case catalog.Source:
+		return "foreign tables"
+	}
+	return string(k) + "s"
 }
 
 // addKeyColumn adds a column, and then its constraints: their indexes are filled from rows that have the column.
@@ -311,7 +330,7 @@ func (d *dispatch) renameColumn(o *catalog.Object, x *sql.AlterAction) error {
 		return pgerr.Newf(pgerr.DuplicateColumn, "column %q of relation %q already exists", x.NewName.Name, o.Name)
 	}
 	if o.Kind == catalog.Source || o.Kind == catalog.Sequence || o.Kind == catalog.Index {
-		return pgerr.Newf(pgerr.WrongObjectType, "cannot rename columns of relation %q", o.Name).WithDetail("This operation is not supported for %ss.", o.Kind)
+		return pgerr.Newf(pgerr.WrongObjectType, "cannot rename columns of relation %q", o.Name).WithDetail("This operation is not supported for %s.", kindPlural(o.Kind))
 	}
 	from, to := x.Name.Name, x.NewName.Name
 	c := *o

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"maps"
+	"slices"
 	"strconv"
 
 	"github.com/streamdb/streamdb/catalog"
@@ -40,6 +41,7 @@ func (d *dispatch) alterViewOptions(x *sql.AlterAction, o *catalog.Object) error
 			value = strconv.Itoa(defaultParallelism())
 		}
 		c.Settings[st.name] = value
+		c.Options = withOption(c.Options, st.name, x.Kind != sql.AlterReset)
 	}
 	n, err := strconv.Atoi(c.Settings[settingParallelism])
 	if err != nil || n > srv.engine.MaxParallelism() {
@@ -58,4 +60,14 @@ func (d *dispatch) alterViewOptions(x *sql.AlterAction, o *catalog.Object) error
 		}
 		return nil
 	})
+}
+
+// withOption returns the names of options, sorted, with one more or one less.
+func withOption(names []string, name string, given bool) []string {
+	out := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == name })
+	if given {
+		out = append(out, name)
+		slices.Sort(out)
+	}
+	return out
 }

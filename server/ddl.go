@@ -384,9 +384,8 @@ func (d *dispatch) createTable(st *sql.CreateTable) error {
 		return pgerr.Newf(pgerr.FeatureNotSupported, "tables with a connector are not supported").At(st.Start).
 			WithHint("CREATE SOURCE and a materialized view over it give the same rows.")
 	}
-	if len(st.Options) > 0 {
-		o := st.Options[0]
-		return pgerr.Newf(pgerr.InvalidParameterValue, "unrecognized parameter %q", o.Name).At(o.Pos)
+	if err := storageParameters(catalog.Table, st.Options); err != nil {
+		return err
 	}
 	if len(st.Watermarks) > 0 {
 		return pgerr.Newf(pgerr.FeatureNotSupported, "watermarks on tables are not supported").At(st.Watermarks[0].Pos).WithHint("Define the watermark on a source.")

@@ -96,11 +96,13 @@ func (d *dispatch) indexTable(n sql.Name) (*catalog.Object, error) {
 		return o, nil
 	}
 	return nil, pgerr.Newf(pgerr.WrongObjectType, "cannot create index on relation %q", o.Name).
-		WithDetail("This operation is not supported for %ss.", map[catalog.Kind]string{catalog.Source: "foreign table", catalog.Index: "indexe"}[o.Kind]+
-			map[bool]string{true: string(o.Kind)}[o.Kind != catalog.Source && o.Kind != catalog.Index])
+		WithDetail("This operation is not supported for %s.", kindPlural(o.Kind))
 }
 
 func (d *dispatch) createIndex(st *sql.CreateIndex) error {
+	if err := storageParameters(catalog.Index, st.Options); err != nil {
+		return err
+	}
 	free, err := d.lockSchema()
 	if err != nil {
 		return err

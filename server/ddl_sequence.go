@@ -212,7 +212,7 @@ func (d *dispatch) ownedBy(o *catalog.Object, opt *sql.SequenceOption) error {
 		return atNowhere(undefinedRelation(opt.Owner))
 	}
 	if t.Kind != catalog.Table {
-		return pgerr.Newf(pgerr.WrongObjectType, "sequence cannot be owned by relation %q", t.Name).WithDetail("This operation is not supported for %ss.", t.Kind)
+		return pgerr.Newf(pgerr.WrongObjectType, "sequence cannot be owned by relation %q", t.Name).WithDetail("This operation is not supported for %s.", kindPlural(t.Kind))
 	}
 	if t.Schema != o.Schema {
 		return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "sequence must be in same schema as table it is linked to")

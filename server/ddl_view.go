@@ -135,7 +135,7 @@ func namedColumns(o *catalog.Object, columns types.Schema, names []sql.Ident) er
 }
 
 // viewOptions reads WITH (…) of a materialized view over the session's defaults.
-func (d *dispatch) viewOptions(opts []sql.Option) (settings map[string]string, background bool, err error) {
+func (d *dispatch) viewOptions(opts []sql.Option) (settings map[string]string, given []string, background bool, err error) {
 	v := d.ss.vars
 	settings = map[string]string{}
 	for _, st := range v.srv.table.list {
@@ -153,19 +153,20 @@ func (d *dispatch) viewOptions(opts []sql.Option) (settings map[string]string, b
 		if strings.EqualFold(o.Name, "background") {
 			b, err := boolean(o.Value)
 			if err != nil {
-				return nil, false, pgerr.Newf(pgerr.InvalidParameterValue, "invalid value for option \"background\": %q", o.Value).At(o.ValuePos)
+				return nil, nil, false, pgerr.Newf(pgerr.InvalidParameterValue, "invalid value for option \"background\": %q", o.Value).At(o.ValuePos)
 			}
 			background = b == "on"
 			continue
 		}
 		st, err := v.srv.table.find(o.Name)
 		if err != nil || st.scope != scopeJob {
-			return nil, false, pgerr.Newf(pgerr.InvalidParameterValue, "unrecognized parameter %q", o.Name).At(o.Pos).
+			return nil, nil, false, pgerr.Newf(pgerr.InvalidParameterValue, "unrecognized parameter %q", o.Name).At(o.Pos).
 				WithHint("A materialized view knows: allowed_lateness, background, parallelism, on_error, state.backend.type.")
 		}
 		if settings[st.name], err = st.normalise(o.Value); err != nil {
-			return nil, false, atPos(err, o.ValuePos)
+			return nil, nil, false, atPos(err, o.ValuePos)
 		}
+		given = withOption(given, st.name, true)
 	}
 	if background {
 		settings[settingBackground] = "on"
@@ -173,7 +174,7 @@ func (d *dispatch) viewOptions(opts []sql.Option) (settings map[string]string, b
 	if settings[settingParallelism] == "0" {
 		settings[settingParallelism] = strconv.Itoa(defaultParallelism())
 	}
-	return settings, background, nil
+	return settings, given, background, nil
 }
 
 func (d *dispatch) createMaterializedView(st *sql.CreateMaterializedView) error {
@@ -186,7 +187,7 @@ func (d *dispatch) createMaterializedView(st *sql.CreateMaterializedView) error 
 	if err != nil {
 		return err
 	}
-	settings, background, err := d.viewOptions(st.Options)
+	settings, given, background, err := d.viewOptions(st.Options)
 	if err != nil {
 		return err
 	}
@@ -201,7 +202,7 @@ func (d *dispatch) createMaterializedView(st *sql.CreateMaterializedView) error 
 	}
 	o := &catalog.Object{
 		Kind: catalog.MaterializedView, Schema: schema, Name: st.Name.Name, Query: queryText(st.Query), SearchPath: d.ss.vars.storedPath(),
-		Definition: st.SourceText(), Settings: settings, Creating: true,
+		Definition: st.SourceText(), Settings: settings, Options: given, Creating: true,
 	}
 	if err := d.ss.update(func(tx *catalog.Tx) error {
 		o.ID = tx.NextID()

@@ -64,7 +64,7 @@ func (d *dispatch) explain(st *sql.Explain) error {
 				WithHint("Create the view; streamdb.operators shows what it does.")
 		}
 		o := d.ss.planOptions(d.ss.snapshot(), nil)
-		settings, _, err := d.viewOptions(t.Options)
+		settings, _, _, err := d.viewOptions(t.Options)
 		if err != nil {
 			return err
 		}

@@ -120,6 +120,15 @@ func (p *parser) alterAction() AlterAction {
 	case p.IsN("reset", "("):
 		p.I++
 		act.Kind, act.Options = AlterReset, p.optionList()
+	case p.Accept("set", "logged"), p.Accept("set", "unlogged"), p.Accept("set", "without", "cluster"), p.Accept("set", "without", "oids"):
+		act.Kind = AlterNothing
+	case p.Accept("enable", "trigger"), p.Accept("disable", "trigger"):
+		if !p.Accept("all") && !p.Accept("user") {
+			p.Unsupported("a trigger", "There are none; ALL and USER are accepted.")
+		}
+		act.Kind = AlterNothing
+	case p.Any("enable", "disable", "force") && p.Peek(1).Is("row"), p.IsN("no", "force", "row"):
+		p.Unsupported("ROW LEVEL SECURITY", "Grant privileges on a view that shows the rows.")
 	case p.Any("set", "reset"):
 		return p.alterSetting()
 	case p.Accept("refresh", "schema"):
@@ -137,7 +146,7 @@ func (p *parser) alterAction() AlterAction {
 		p.alterColumn(&act)
 	case p.Accept("validate", "constraint"):
 		act.Kind, act.Name = AlterValidateConstraint, p.ident()
-	case p.Accept("replica", "identity"), p.Accept("cluster", "on"), p.Accept("set", "without", "cluster"):
+	case p.Accept("replica", "identity"), p.Accept("cluster", "on"):
 		act.Kind = AlterNothing
 		p.Next()
 		if p.Accept("index") {

@@ -108,8 +108,8 @@ func (p *parser) create() Statement {
 var createHints = map[string]string{
 	"procedure":   "There is no procedural language.",
 	"aggregate":   "Use the built-in aggregates.",
-	"trigger":     "Use a materialized view or a sink.",
-	"event":       "Use a materialized view or a sink.",
+	"trigger":     "Use a materialized view, or change the tables in one transaction.",
+	"event":       "Use a materialized view, or change the tables in one transaction.",
 	"rule":        "Use a view.",
 	"domain":      "Use a CHECK constraint.",
 	"extension":   "Extensions cannot be loaded.",
@@ -125,7 +125,7 @@ var createHints = map[string]string{
 	"collation":   "Collations C and default are available.",
 	"statistics":  "Statistics are kept without being asked.",
 	"tablespace":  "Storage is chosen with --data-dir and --checkpoint-dir.",
-	"constraint":  "Use a materialized view or a sink.",
+	"constraint":  "Use a materialized view, or change the tables in one transaction.",
 	"access":      "Tables have one access method.",
 	"text":        "Text search configurations are not available.",
 	"transform":   "There is no procedural language.",
@@ -201,14 +201,13 @@ func (p *parser) createView(replace, temporary, recursive bool) Statement {
 	if recursive {
 		v.Query = p.recursiveView(v, from)
 	}
-	if p.Accept("with") {
-		v.CheckOption = "cascaded"
-		if p.Accept("local") {
-			v.CheckOption = "local"
-		} else {
+	if p.Is("with") {
+		pos := p.Next().Pos
+		if !p.Accept("local") {
 			p.Accept("cascaded")
 		}
 		p.Expect("check", "option")
+		return p.unsupported(pos, "WITH CHECK OPTION", "Views cannot be written to.")
 	}
 	return v
 }

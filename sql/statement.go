@@ -344,7 +344,6 @@ type CreateView struct {
 	Options                []Option
 	Recursive              bool // Query has the WITH RECURSIVE
 	Query                  *Query
-	CheckOption            string // "", "cascaded", "local"
 }
 
 // CreateSink is CREATE SINK name [INTO table] FROM relation | AS query [WITH ..] [FORMAT ..].

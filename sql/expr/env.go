@@ -104,7 +104,7 @@ type CatalogInfo interface {
 	EnumValue(enum uint32, label string) (string, bool)
 	RoleName(oid uint32) (string, bool)
 	RoleOID(name string) (uint32, bool)
-	ViewDefinition(oid uint32) (string, bool)
+	ViewDefinition(oid uint32, path []string) (string, bool)
 	IndexDefinition(oid uint32, column int, pretty bool) (string, bool)
 	ConstraintDefinition(oid uint32, pretty bool) (string, bool)
 	Comment(oid uint32, class string, sub int32) (string, bool)

@@ -258,13 +258,15 @@ func withCatalog(f func(c *call, cat expr.CatalogInfo) (string, bool)) expr.Kern
 const commentClassAny = ""
 
 func catalogFunctions(null, yes, no expr.Kernel) []entry {
-	viewdef := withCatalog(func(c *call, cat expr.CatalogInfo) (string, bool) { return cat.ViewDefinition(uint32(c.int(0))) })
+	viewdef := withCatalog(func(c *call, cat expr.CatalogInfo) (string, bool) {
+		return cat.ViewDefinition(uint32(c.int(0)), env(c.f).Schemas)
+	})
 	viewdefByName := withCatalog(func(c *call, cat expr.CatalogInfo) (string, bool) {
 		oid, ok := cat.RelationOID(c.str(0), env(c.f).Schemas)
 		if !ok {
 			return "", false
 		}
-		return cat.ViewDefinition(oid)
+		return cat.ViewDefinition(oid, env(c.f).Schemas)
 	})
 	indexdef := withCatalog(func(c *call, cat expr.CatalogInfo) (string, bool) {
 		column := 0

@@ -3,7 +3,7 @@ CREATE SOURCE s (id bigint, ts timestamp, WATERMARK FOR ts AS ts - INTERVAL '5 s
 CREATE SOURCE bid WITH (connector='nexmark', nexmark.table.type='Bid')
 CREATE TABLE IF NOT EXISTS t2 (k int, v text, PRIMARY KEY (k)) APPEND ONLY WITH (connector='kafka') FORMAT UPSERT ENCODE AVRO (schema.registry='http://x')
 CREATE MATERIALIZED VIEW IF NOT EXISTS mv (a, b) WITH (execution.checkpointing.interval = '1s', background = true) AS SELECT window_start, count(*) FROM tumble(bid, date_time, INTERVAL '10' SECOND) GROUP BY window_start EMIT ON WINDOW CLOSE
-CREATE OR REPLACE VIEW v AS SELECT 1 AS a WITH LOCAL CHECK OPTION
+CREATE OR REPLACE VIEW v AS SELECT 1 AS a
 CREATE SINK k FROM mv WITH (connector='kafka', type='upsert') FORMAT UPSERT ENCODE JSON KEY ENCODE TEXT
 CREATE SINK k2 AS SELECT a FROM t WITH (connector='blackhole')
 CREATE UNIQUE INDEX CONCURRENTLY IF NOT EXISTS i ON s.t USING btree (a DESC NULLS LAST, lower(b), (a+1)) INCLUDE (c) WHERE a > 0

@@ -21,8 +21,10 @@ type Parser struct {
 	lex.Cursor
 
 	relations map[string]int
-	into      *Name
-	intoTemp  bool
+	// unqualified has the offsets of the names of relations that no schema stands before.
+	unqualified map[int]bool
+	into        *Name
+	intoTemp    bool
 
 	// allowDefault lets DEFAULT stand inside a row: UPDATE SET (a,b) = (1,DEFAULT).
 	allowDefault bool
@@ -153,9 +155,20 @@ func (p *Parser) relationName() *frag {
 	key := n.Name
 	if n.Schema != "" {
 		key = n.Schema + "." + n.Name
+	} else {
+		if p.unqualified == nil {
+			p.unqualified = make(map[int]bool, 4)
+		}
+		p.unqualified[n.Pos] = true
 	}
 	p.place(key, n.Pos)
 	return n.frag()
+}
+
+// NamesRelation reports whether the unqualified name at the offset is that of a relation, and not of a query of a WITH clause.
+func (p *Parser) NamesRelation(name string, pos int) bool {
+	_, with := p.relations[pgext.CTEPlace+"."+name]
+	return p.unqualified[pos] && !with
 }
 
 // place records where a name stands first.
