@@ -17,7 +17,7 @@ var recordColumnNumbers = flag.String("column-numbers.record", "", "URL of a Pos
 
 const (
 	columnNumbersFile     = "testdata/columnnumbers.txt"
-	columnNumbersPrograms = 40
+	columnNumbersPrograms = 16
 	columnNumbersSteps    = 24
 )
 
