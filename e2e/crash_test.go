@@ -17,7 +17,7 @@ import (
 
 // Kills.
 const (
-	defaultKills  = 50
+	defaultKills  = 40
 	defaultSeed   = 20
 	leastLife     = 50 * time.Millisecond
 	mostLife      = 1500 * time.Millisecond
@@ -25,7 +25,7 @@ const (
 	randomKill    = "random moment"
 )
 
-// crashPoints are the places around the commit of a checkpoint, of the log, of state and of a restart where the process kills itself. Those that
+// crashPoints are the places around the commit of a checkpoint, of the log, of state, of schema changes and of a restart where the process kills itself. Those that
 // are passed often kill with a probability, so that the state they find differs.
 var crashPoints = []string{
 	"checkpoint/before-upload=50%kill",
@@ -42,12 +42,16 @@ var crashPoints = []string{
 	"state.base.checkpoint=kill",
 	"wal/append=2%kill",
 	"wal/sync=2%kill",
+	"schema/store=10%kill",
+	"schema/stored=10%kill",
+	"schema/pending=20%kill",
+	"schema/logged=20%kill",
 }
 
 // crashSettings make checkpoints frequent.
 var crashSettings = []string{"execution.checkpointing.interval=200ms", "execution.checkpointing.min-pause=0s"}
 
-// TestCrash kills the server again and again while clients write, a file grows and events are generated.
+// TestCrash kills the server again and again while clients write and change the schema, a file grows and events are generated.
 func TestCrash(t *testing.T) {
 	dir := t.TempDir()
 	killLoop(t, serveOptions{dataDir: filepath.Join(dir, "data"), settings: crashSettings}, intEnv(t, "STREAMDB_E2E_KILLS", defaultKills))
@@ -74,7 +78,7 @@ func killLoop(t *testing.T, o serveOptions, kills int) (*workload, *process) {
 		if n%2 == 1 {
 			// The server that was checked is killed without mercy, too; the next one meets the failpoint.
 			p.kill()
-			spec := crashPoints[n/2%len(crashPoints)]
+			spec := crashPoints[(n/2+int(seed))%len(crashPoints)] // a seed begins elsewhere
 			at, _, _ = strings.Cut(spec, "=")
 			withFault := o
 			withFault.failpoints = spec
@@ -113,7 +117,7 @@ func killLoop(t *testing.T, o serveOptions, kills int) (*workload, *process) {
 	for _, at := range slices.Sorted(maps.Keys(where)) {
 		fmt.Fprintf(&report, "%4d  %s\n", where[at], at)
 	}
-	t.Logf("%d kills in %.1f s, %d statements acknowledged, %d refused with 40001, %d clicks, %d bids; ready again after %d ms on average\n%s", kills, time.Since(began).Seconds(),
-		w.acknowledged(), w.conflicts(), w.clicks.written, bidEvents/bidCycle*bidsInCycle, (restart / time.Duration(kills)).Milliseconds(), &report)
+	t.Logf("%d kills in %.1f s, %d statements and %d schema changes acknowledged, %d refused with 40001, %d clicks, %d bids; ready again after %d ms on average\n%s", kills, time.Since(began).Seconds(),
+		w.acknowledged(), w.schema.acknowledged, w.conflicts(), w.clicks.written, bidEvents/bidCycle*bidsInCycle, (restart / time.Duration(kills)).Milliseconds(), &report)
 	return w, p
 }

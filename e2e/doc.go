@@ -1,10 +1,11 @@
 // Package e2e tests the binary as it is shipped, from outside: it is started, killed with SIGKILL, started again and asked with a PostgreSQL
 // client.
 //
-//	crash_test.go     50 kills at random moments and around the commit of checkpoints; nothing acknowledged is lost or counted twice
+//	crash_test.go     40 kills at random moments and around the commits of checkpoints and of the schema; nothing acknowledged is lost or counted twice
 //	s3_test.go        the same with checkpoints in a bucket; restore from the bucket alone; what is uploaded
 //	badinput_test.go  wrong statements, broken rows, full disks, damaged files: clear errors, and everything else stays alive
 //	security_test.go  psql logs in over TLS, with passwords and certificates; rules and certificates change; the first bytes of the protocol
+//	schema_load_test.go  schema changes under load: each is there wholly or not at all
 //	server_test.go    starts, kills and queries the binary
 //	workload_test.go  tables, sources and views under load, and the check that every view equals its query
 //

@@ -60,10 +60,11 @@ type workload struct {
 	t       *testing.T
 	clicks  *clickFile
 	writers []*writer
+	schema  *schemaWriter
 }
 
 func newWorkload(t *testing.T, seed uint64) *workload {
-	w := &workload{t: t, clicks: &clickFile{path: filepath.Join(t.TempDir(), "clicks.json"), rng: rand.New(rand.NewPCG(seed, 1000))}}
+	w := &workload{t: t, clicks: &clickFile{path: filepath.Join(t.TempDir(), "clicks.json"), rng: rand.New(rand.NewPCG(seed, 1000))}, schema: newSchemaWriter(seed)}
 	for i := range writers {
 		w.writers = append(w.writers, newWriter(i, seed))
 	}
@@ -97,6 +98,7 @@ func (w *workload) create(c *client) {
 	for _, wr := range w.writers {
 		c.exec(wr.firstRows())
 	}
+	w.schema.create(c)
 }
 
 // run writes until stop is closed or the server is gone.
@@ -105,6 +107,7 @@ func (w *workload) run(p *process, stop <-chan struct{}) {
 	for _, wr := range w.writers {
 		wg.Go(func() { wr.run(w.t, p, stop) })
 	}
+	wg.Go(func() { w.schema.run(w.t, p, stop) })
 	wg.Go(func() { w.clicks.run(w.t, p, stop) })
 	wg.Wait()
 }
@@ -116,6 +119,7 @@ func (w *workload) check(c *client) {
 		wr.settle(w.t, c)
 	}
 	c.exec(`FLUSH`)
+	w.schema.settle(w.t, c)
 	c.wait(`SELECT coalesce(sum(clicks), 0) FROM v_clicks`, strconv.Itoa(w.clicks.written))
 	compare := func(name, query string) {
 		w.t.Helper()
@@ -167,7 +171,7 @@ func (w *workload) conflicts() (n int) {
 	for _, wr := range w.writers {
 		n += wr.conflicts
 	}
-	return n
+	return n + w.schema.conflicts
 }
 
 // model is what the rows of one writer must be.
@@ -308,33 +312,52 @@ func (w *writer) run(t *testing.T, p *process, stop <-chan struct{}) {
 		default:
 		}
 		sql, after := w.change()
-		ctx, cancel := context.WithTimeout(context.Background(), statementTimeout)
-		_, err := query(ctx, conn, sql)
-		timedOut := ctx.Err() != nil
-		cancel()
-		var refused *pgconn.PgError
-		switch {
-		case err == nil:
+		switch perform(t, p, conn, "writer "+strconv.Itoa(w.id), sql) {
+		case performed:
 			w.done = after
 			w.acknowledged++
-		case timedOut:
-			t.Errorf("writer %d: no answer in %s: %s\n%s", w.id, statementTimeout, sql, p.log)
-			w.doubt = &after
-			return
-		case errors.As(err, &refused) && refused.Code == serializationFailure:
-			// Snapshots may be older than what another session wrote last. Nothing happened; a client tries again.
+		case conflicted:
 			w.conflicts++
-			if _, err := query(context.Background(), conn, `ROLLBACK`); err != nil {
-				return
-			}
-		case errors.As(err, &refused) && p.alive() && !conn.IsClosed():
-			t.Errorf("writer %d: %v: %s", w.id, err, sql)
-			return
-		default:
+		case unknown:
 			w.doubt = &after
+			return
+		case failed:
 			return
 		}
 	}
+}
+
+// outcome is what a client knows of a statement that it sent.
+type outcome int
+
+const (
+	performed outcome = iota
+	conflicted
+	unknown // the connection broke: it happened wholly or not at all
+	failed  // the test did
+)
+
+// perform runs a statement or transaction of a writer.
+func perform(t *testing.T, p *process, conn *pgconn.PgConn, who, sql string) outcome {
+	ctx, cancel := context.WithTimeout(context.Background(), statementTimeout)
+	defer cancel()
+	_, err := query(ctx, conn, sql)
+	var refused *pgconn.PgError
+	switch {
+	case err == nil:
+		return performed
+	case ctx.Err() != nil:
+		t.Errorf("%s: no answer in %s: %s\n%s", who, statementTimeout, sql, p.log)
+		return unknown
+	case errors.As(err, &refused) && refused.Code == serializationFailure:
+		// Snapshots may be older than what another session wrote last. Nothing happened; a client tries again.
+		_, _ = query(ctx, conn, `ROLLBACK`) // the next statement finds out if that fails
+		return conflicted
+	case errors.As(err, &refused) && p.alive() && !conn.IsClosed():
+		t.Errorf("%s: %v: %s", who, err, sql)
+		return failed
+	}
+	return unknown
 }
 
 // settle reads the writer's rows: they are those acknowledged, with or without the one change in doubt.

@@ -280,7 +280,7 @@ func (d *dispatch) setSchema(o *catalog.Object, x *sql.AlterAction) error {
 				return err
 			}
 		}
-		return d.viewsFollow(tx, before, []uint64{o.ID}, o.Name, schema+"\x00"+o.Name, false)
+		return d.viewsFollow(tx, before, []uint64{o.ID}, o.Schema+"\x00"+o.Name, schema+"\x00"+o.Name, false)
 	})
 }
 

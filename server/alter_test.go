@@ -89,6 +89,28 @@ func TestRenamesUnderAView(t *testing.T) {
 	require.Contains(t, s.row("SELECT pg_get_viewdef('v'::regclass)"), "FROM another.u")
 }
 
+// The definitions of views follow a table from schema to schema, whether they name the schema or not.
+func TestViewsFollowATableThroughSchemas(t *testing.T) {
+	d := open(t)
+	s := d.connect()
+	s.must("CREATE SCHEMA a", "CREATE SCHEMA b", "CREATE TABLE t (id int PRIMARY KEY, k int)", "INSERT INTO t VALUES (1, 2), (3, 4)",
+		"CREATE VIEW bare AS SELECT t.k, t.id FROM t WHERE t.k > 2", "CREATE VIEW full_name AS SELECT public.t.k, x.id FROM public.t JOIN public.t AS x ON x.k = public.t.k WHERE x.k > 2",
+		"CREATE MATERIALIZED VIEW m AS SELECT count(*) AS n FROM public.t WHERE t.id IN (SELECT id FROM t)")
+	for _, schema := range []string{"a", "b", "public", "a"} {
+		s.must("ALTER TABLE "+s.row("SELECT n.nspname || '.' || relname FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE relname = 't' AND relkind = 'r'")+" SET SCHEMA "+schema, "ALTER TABLE "+schema+".t RENAME TO u", "ALTER TABLE "+schema+".u RENAME TO t")
+		for _, v := range []string{"bare", "full_name"} {
+			require.Equal(t, "4|3", s.row("TABLE "+v))
+			if schema != "public" {
+				require.Contains(t, s.row("SELECT pg_get_viewdef('"+v+"'::regclass)"), "FROM "+schema+".t")
+			}
+		}
+		require.Equal(t, "2", s.row("TABLE m"))
+	}
+	d.crash()
+	s = d.connect()
+	require.Equal(t, []string{"4|3", "4|3", "2|2"}, append(append(s.rows("TABLE bare"), s.rows("TABLE full_name")...), s.row("SELECT n, n FROM m")))
+}
+
 func TestColumnsThatComeWithTheirKeys(t *testing.T) {
 	d := open(t)
 	s := d.connect()

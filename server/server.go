@@ -255,7 +255,15 @@ func (s *Server) openCatalog(m *checkpoint.Manifest) error {
 	if err != nil {
 		return err
 	}
-	persist := func(b []byte) error { return writeCatalog(path, b) }
+	persist := func(b []byte) error {
+		if err := s.cfg.Failpoints.Hit("schema/store"); err != nil {
+			return err
+		}
+		if err := writeCatalog(path, b); err != nil {
+			return err
+		}
+		return s.cfg.Failpoints.Hit("schema/stored")
+	}
 	if s.cfg.MemoryOnly {
 		persist = nil
 	}

@@ -100,11 +100,15 @@ func nameless(v any) any {
 }
 
 // renamedIn replaces a name in a text of SQL wherever it stands as a name: as that of a function where calls says so, else as none of a function
-// or a type. A new name with a NUL in it is a qualified one.
+// or a type. A name with a NUL in it is a qualified one: such a new name comes in the place of the old one alone and of that behind its schema.
 func renamedIn(text, from, to string, calls bool) string {
 	toks, err := sql.Names(text)
 	if err != nil {
 		return text
+	}
+	schema, name, qualified := strings.Cut(from, "\x00")
+	if !qualified {
+		schema, name = "", from
 	}
 	parts := strings.Split(to, "\x00")
 	for i := range parts {
@@ -112,11 +116,18 @@ func renamedIn(text, from, to string, calls bool) string {
 	}
 	var b strings.Builder
 	at := 0
-	for _, t := range toks {
-		if t.Name != from || t.Call != calls || t.Type || len(parts) > 1 && t.Qualified {
+	for i, t := range toks {
+		start := t.Pos
+		if t.Qualified && len(parts) > 1 {
+			if i == 0 || toks[i-1].Qualified || toks[i-1].Name != schema {
+				continue
+			}
+			start = toks[i-1].Pos
+		}
+		if t.Name != name || t.Call != calls || t.Type || start < at {
 			continue
 		}
-		b.WriteString(text[at:t.Pos])
+		b.WriteString(text[at:start])
 		b.WriteString(strings.Join(parts, "."))
 		at = t.End
 	}
