@@ -49,6 +49,9 @@ type app struct {
 func main() { os.Exit(run(os.Args[1:])) }
 
 func run(args []string) int {
+	if len(args) == 1 && args[0] == "--version" {
+		args = []string{"version"}
+	}
 	var c cli
 	parser, err := kong.New(&c, kong.Name("streamdb"), kong.Description("A SQL-driven streaming database that speaks the PostgreSQL protocol."),
 		kong.UsageOnError(), kong.ConfigureHelp(kong.HelpOptions{Compact: true}))
