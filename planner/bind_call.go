@@ -613,21 +613,6 @@ func (x *exprCtx) grouping(e *pgext.Special) (*expr.Expr, error) {
 	return c, nil
 }
 
-func negative(d *types.Datum) bool {
-	switch d.Type.Kind() {
-	case types.KindInt:
-		return d.Int < 0
-	case types.KindFloat:
-		return d.Float < 0
-	case types.KindNumeric:
-		return d.Num.Sign() < 0
-	case types.KindInterval:
-		zero := types.Datum{Type: d.Type}
-		return types.CompareDatum(*d, zero) < 0
-	}
-	return false
-}
-
 // subscript binds a[i] and, as one look-up in all dimensions, a[i][j].
 func (x *exprCtx) subscript(e *pgext.Subscript) (*expr.Expr, error) {
 	b, pos := x.b, x.b.pos(e.Pos)

@@ -284,7 +284,7 @@ func (s *selecting) windows(in *node) *node {
 				n.partition = pre.cols(w.partition)
 				n.order = pre.keys(w.order)
 			}
-			c := overCall{id: w.id, fn: w.fn, args: pre.cols(w.args), frame: w.frame, typ: w.typ, number: w.number(b)}
+			c := overCall{id: w.id, fn: w.fn, args: pre.cols(w.args), frame: w.frame, typ: w.typ, number: w.number(b), ignoreNulls: w.ignoreNulls}
 			if w.filter != nil {
 				c.filter = pre.col(w.filter)
 			}

@@ -1,6 +1,9 @@
 package planner
 
 import (
+	"math"
+	"strings"
+
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/sql/expr"
@@ -19,6 +22,8 @@ type winItem struct {
 	order     []exprKey
 	frame     plan.Frame
 	typ       types.Type
+
+	ignoreNulls bool
 }
 
 type winCollector struct {
@@ -69,6 +74,10 @@ func (x *exprCtx) window(e *pgext.WindowCall) (*expr.Expr, error) {
 	if kind == functions.Window && e.Call.Filter != nil {
 		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "FILTER is not implemented for non-aggregate window functions").At(pos)
 	}
+	if e.Call.IgnoreNulls && kind == functions.Aggregate {
+		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "IGNORE NULLS is not for aggregates").
+			WithHint("Most aggregates pass over NULLs; FILTER (WHERE x IS NOT NULL) makes others do so.").At(b.pos(e.Call.IgnoreNullsPos))
+	}
 	in := &exprCtx{b: b, sc: x.sc, ev: x.ev, clause: x.clause, aggs: x.aggs, inWin: true, wins: x.wins}
 	var args []*expr.Expr
 	it := winItem{}
@@ -81,7 +90,14 @@ func (x *exprCtx) window(e *pgext.WindowCall) (*expr.Expr, error) {
 		if err != nil {
 			return nil, err
 		}
-		it.fn, it.args, it.typ = res.Func.ID, args, res.Result
+		it.fn, it.args, it.typ, it.ignoreNulls = res.Func.ID, args, res.Result, e.Call.IgnoreNulls
+		switch name, _, _ := strings.Cut(it.fn, "("); name {
+		case "lag", "lead", "first_value", "last_value", "nth_value":
+		default:
+			if it.ignoreNulls {
+				return nil, pgerr.Newf(pgerr.FeatureNotSupported, "IGNORE NULLS is for lag, lead, first_value, last_value and nth_value only").At(b.pos(e.Call.IgnoreNullsPos))
+			}
+		}
 	} else {
 		a, err := in.aggCall(e.Call)
 		if err != nil {
@@ -205,43 +221,75 @@ func (x *exprCtx) frameBound(f *pgext.Frame, bd pgext.Bound, it *winItem, which 
 		return out, nil
 	}
 	b := x.b
-	o := &exprCtx{b: b, sc: &scope{}, ev: x.ev, clause: "window frame"}
+	mode := [...]string{pgext.Rows: "ROWS", pgext.Range: "RANGE", pgext.Groups: "GROUPS"}[f.Unit]
+	o := &exprCtx{b: b, sc: x.sc, ev: x.ev, clause: "window " + mode}
 	c, err := o.bind(bd.Offset)
 	if err != nil {
 		return out, err
 	}
-	t := types.Int8
-	if f.Unit == pgext.Range {
-		if len(it.order) != 1 {
-			return out, pgerr.Newf(pgerr.WindowingError, "RANGE with offset PRECEDING/FOLLOWING requires exactly one ORDER BY column").At(c.Pos)
+	var column *expr.Expr
+	c.Walk(func(e *expr.Expr) bool {
+		if e.Kind == expr.Column && len(o.applies) == 0 && column == nil {
+			column = e
 		}
-		switch k := it.order[0].e.Type; k.OID {
-		case types.OIDDate, types.OIDTimestamp, types.OIDTimestamptz, types.OIDTime, types.OIDTimetz, types.OIDInterval:
-			t = types.IntervalT
-		case types.OIDInt2, types.OIDInt4, types.OIDInt8:
-			t = types.Int8
-		case types.OIDFloat4, types.OIDFloat8:
-			t = types.Float8
-		case types.OIDNumeric:
-			t = types.NumericType
-		default:
-			return out, pgerr.Newf(pgerr.FeatureNotSupported, "RANGE with offset PRECEDING/FOLLOWING is not supported for column type %s", b.reg.TypeName(k.OID)).At(c.Pos)
+		return true
+	})
+	if column != nil {
+		return out, pgerr.Newf(pgerr.InvalidColumnReference, "argument of %s must not contain variables", mode).At(column.Pos)
+	}
+	if f.Unit == pgext.Range {
+		c, err = b.rangeOffset(c, it)
+	} else {
+		given := c
+		if c, err = b.cast(c, types.Int8, functions.Assignment); err != nil && given.Type.OID != types.OIDUnknown {
+			err = pgerr.Newf(pgerr.DatatypeMismatch, "argument of %s must be type bigint, not type %s", mode, b.reg.TypeName(given.Type.OID)).At(given.Pos)
 		}
 	}
-	if c, err = b.cast(c, t, functions.Implicit); err != nil {
+	if err != nil {
 		return out, err
 	}
 	c = b.fold(c)
-	if c.Kind != expr.Const {
+	if len(o.applies) > 0 || c.Kind != expr.Const && b.stream {
 		return out, pgerr.Newf(pgerr.FeatureNotSupported, "frame offsets must be constants").At(c.Pos)
 	}
-	if c.Const.Null {
-		return out, pgerr.Newf(pgerr.NullValueNotAllowed, "frame %s offset must not be null", which).At(c.Pos)
-	}
-	if negative(c.Const) {
-		return out, pgerr.Newf("22013", "frame %s offset must not be negative", which)
+	if c.Kind != expr.Const {
+		out.Expr = c
+		return out, nil
 	}
 	d := *c.Const
+	if err := plan.CheckOffset(d, it.frame.Mode, which); err != nil {
+		return out, pgerr.From(err).At(c.Pos)
+	}
+	if math.IsInf(d.Float, 0) {
+		out.Expr = c // as a number it could not be stored
+		return out, nil
+	}
 	out.Offset = &d
 	return out, nil
+}
+
+// rangeOffset converts an offset of RANGE to the type that goes with the order column.
+func (b *binder) rangeOffset(c *expr.Expr, it *winItem) (*expr.Expr, error) {
+	if len(it.order) != 1 {
+		return nil, pgerr.Newf(pgerr.WindowingError, "RANGE with offset PRECEDING/FOLLOWING requires exactly one ORDER BY column").At(c.Pos)
+	}
+	k := it.order[0].e.Type
+	t := types.IntervalT
+	switch k.OID {
+	case types.OIDDate, types.OIDTimestamp, types.OIDTimestamptz, types.OIDTime, types.OIDTimetz, types.OIDInterval:
+	case types.OIDInt2, types.OIDInt4, types.OIDInt8:
+		t = types.Int8
+	case types.OIDFloat4, types.OIDFloat8:
+		t = types.Float8
+	case types.OIDNumeric:
+		t = types.NumericType
+	default:
+		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "RANGE with offset PRECEDING/FOLLOWING is not supported for column type %s", b.reg.TypeName(k.OID)).At(c.Pos)
+	}
+	out, err := b.cast(c, t, functions.Implicit)
+	if err != nil && c.Type.OID != types.OIDUnknown {
+		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "RANGE with offset PRECEDING/FOLLOWING is not supported for column type %s and offset type %s",
+			b.reg.TypeName(k.OID), b.reg.TypeName(c.Type.OID)).WithHint("Cast the offset value to an appropriate type.").At(c.Pos)
+	}
+	return out, err
 }

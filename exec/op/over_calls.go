@@ -5,6 +5,7 @@ import (
 
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/planner/plan"
+	"github.com/streamdb/streamdb/sql/expr"
 	"github.com/streamdb/streamdb/types"
 )
 
@@ -38,6 +39,19 @@ const (
 func (o *overOp) newOverCall(i int) (*overCall, error) {
 	spec := o.node.Over.Calls[i]
 	c := &overCall{spec: spec, frame: spec.Frame, name: funcName(spec.Func)}
+	for i, b := range []*plan.Bound{&c.frame.Start, &c.frame.End} {
+		if b.Expr == nil {
+			continue
+		}
+		d, err := expr.EvalConst(b.Expr, o.ctx.Env, o.ctx.Lib)
+		if err == nil {
+			err = plan.CheckOffset(d, c.frame.Mode, [...]string{"starting", "ending"}[i])
+		}
+		if err != nil {
+			return nil, err
+		}
+		b.Offset = &d
+	}
 	if len(o.node.Over.Order) == 0 && c.frame.Mode != plan.FrameRows { // all rows are peers
 		if c.frame.Start.Kind == plan.CurrentRow {
 			c.frame.Start.Kind = plan.UnboundedPreceding

@@ -1,6 +1,7 @@
 package op
 
 import (
+	"cmp"
 	"math"
 	"sort"
 
@@ -109,14 +110,11 @@ func (c *overCall) rangeBound(o *overOp, i int, b plan.Bound, start bool) (int, 
 	}
 	// Rows that are not NULL are contiguous and sorted.
 	k := sort.Search(s.hi-s.lo, func(k int) bool {
-		cmp := types.CompareDatum(rangeValue(v, s.lo+k), limit)
+		order := compareRange(rangeValue(v, s.lo+k), limit)
 		if key.Desc {
-			cmp = -cmp
+			order = -order
 		}
-		if start {
-			return cmp >= 0
-		}
-		return cmp > 0
+		return order > 0 || start && order == 0
 	})
 	return s.lo + k, nil
 }
@@ -126,10 +124,25 @@ func (c *overCall) limit(o *overOp, d types.Datum, b plan.Bound) (types.Datum, e
 	return shiftDatum(d, *b.Offset, (b.Kind == plan.Preceding) != o.node.Over.Order[0].Desc)
 }
 
-// rangeValue is a value of the order column as RANGE compares it: dates are timestamps.
+// compareRange compares values as rangeValue and limit make them.
+func compareRange(a, b types.Datum) int {
+	if a.Type.OID == types.OIDTimetz {
+		return cmp.Compare(a.Int, b.Int)
+	}
+	return types.CompareDatum(a, b)
+}
+
+// zoneBits holds the zone of a time, in seconds, below its microseconds in UTC.
+const zoneBits = 18
+
+// rangeValue is a value of the order column as RANGE compares it: dates are timestamps, times with a zone numbers.
 func rangeValue(v *types.Vector, i int) types.Datum {
 	d := v.Get(i)
-	if d.Type.OID == types.OIDDate {
+	switch d.Type.OID {
+	case types.OIDTimetz:
+		us, west := types.SplitTimetz(d.Str)
+		d = types.Datum{Type: d.Type, Int: (us+int64(west)*1_000_000)<<zoneBits + int64(west)}
+	case types.OIDDate:
 		us, err := types.DateToTimestamp(d.Int)
 		if err != nil { // before or after all timestamps
 			us = types.TimestampInfinity - 1
@@ -215,12 +228,15 @@ func shiftByInterval(d types.Datum, iv types.Interval, back bool) (types.Datum, 
 			d.Int, err = types.TimestampAddInterval(d.Int, iv, nil)
 		}
 		return d, err
-	case types.OIDTime:
-		if back {
-			d.Int = max(d.Int-iv.Micros, 0)
-		} else {
-			d.Int = min(d.Int+min(iv.Micros, microsPerDay), microsPerDay)
+	case types.OIDTime, types.OIDTimetz:
+		us := min(iv.Micros, 3*microsPerDay)
+		if d.Type.OID == types.OIDTimetz {
+			us <<= zoneBits
 		}
+		if back {
+			us = -us
+		}
+		d.Int += us
 		return d, nil
 	}
 	return d, pgerr.Newf(pgerr.FeatureNotSupported, "RANGE with offset is not supported for column type %s", d.Type)

@@ -170,13 +170,13 @@ func (t *overTracker) step(r *sortedRow) (bool, error) {
 			if t.unlimited[k] {
 				return true, nil
 			}
-			cmp = types.CompareDatum(d, t.limits[k])
+			cmp = compareRange(d, t.limits[k])
 		} else {
 			limit, err := x.c.limit(t.o, d, x.b)
 			if err != nil {
 				return true, nil // the row itself says so
 			}
-			cmp = types.CompareDatum(t.anchor, limit)
+			cmp = compareRange(t.anchor, limit)
 		}
 		if key.Desc {
 			cmp = -cmp

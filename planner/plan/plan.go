@@ -8,6 +8,7 @@
 package plan
 
 import (
+	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/sql/expr"
 	"github.com/streamdb/streamdb/types"
 )
@@ -376,10 +377,23 @@ const (
 	UnboundedFollowing BoundKind = "unbounded_following"
 )
 
-// Bound is one end of a frame; Offset is set for Preceding and Following.
+// Bound is one end of a frame; Offset or Expr is set for Preceding and Following.
 type Bound struct {
 	Kind   BoundKind    `json:"kind"`
 	Offset *types.Datum `json:"offset,omitempty"`
+	// Expr is an offset that is known when the operator opens: one with parameters (one-shot plans), or an infinite number.
+	Expr *expr.Expr `json:"expr,omitempty"`
+}
+
+// CheckOffset returns the error of a frame offset that is NULL or negative; which is "starting" or "ending". RANGE says so per row.
+func CheckOffset(d types.Datum, mode FrameMode, which string) error {
+	if d.Null {
+		return pgerr.Newf(pgerr.NullValueNotAllowed, "frame %s offset must not be null", which)
+	}
+	if mode != FrameRange && d.Int < 0 {
+		return pgerr.Newf("22013", "frame %s offset must not be negative", which)
+	}
+	return nil
 }
 
 // Frame is a window frame. Exclude is "", "current", "group" or "ties".

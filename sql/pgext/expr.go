@@ -201,7 +201,10 @@ type (
 		OrderBy      []SortKey
 		WithinGroup  []SortKey
 		Filter       ast.ExprNode
-		Pos          int
+		// IgnoreNulls: IGNORE NULLS before OVER, as in the SQL standard.
+		IgnoreNulls    bool
+		IgnoreNullsPos int
+		Pos            int
 	}
 	// Arg is one argument of a call; Name is empty for a positional one.
 	Arg struct {

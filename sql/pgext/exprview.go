@@ -363,6 +363,8 @@ func callOf(x *ast.FuncCallExpr) *Call {
 			c.WithinGroup = callKeys(y)
 		case MarkFilter:
 			c.Filter = y[0]
+		case MarkIgnoreNulls:
+			c.IgnoreNulls, c.IgnoreNullsPos = true, a.OriginTextPosition()
 		default:
 			c.Args = append(c.Args, Arg{X: a})
 		}

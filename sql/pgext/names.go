@@ -64,6 +64,7 @@ const (
 	MarkOrderBy     = "order_by"     // (keys)
 	MarkWithinGroup = "within_group" // (keys)
 	MarkFilter      = "filter"       // (p)
+	MarkIgnoreNulls = "ignore_nulls" // ()
 	MarkAsc         = "asc"          // (x) a key with ASC
 	MarkDesc        = "desc"         // (x) a key with DESC
 	MarkAscDefault  = "asc_default"  // (x) a key without a direction

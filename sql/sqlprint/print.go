@@ -367,6 +367,9 @@ func call(c *pgext.Call) string {
 	if c.Filter != nil {
 		out += " FILTER (WHERE " + Expr(c.Filter) + ")"
 	}
+	if c.IgnoreNulls {
+		out += " IGNORE NULLS"
+	}
 	return out
 }
 

@@ -82,4 +82,26 @@ select corr(id, salary) over (order by id) from emp order by id;
 select id, avg(bonus) over (order by id rows 1 preceding) from emp order by id;
 select lag(name, id) over (order by id) from emp order by id;
 select lag(name, null) over (order by id) from emp order by id;
-select first_value(id) ignore nulls over () from emp;
+-- Offsets of RANGE by type.
+--! list typed = i range between 1 preceding and 1 following | s range between 1 preceding and current row | b range 15 preceding | b desc range between 10 preceding and 10 following | f range between 2.5 preceding and 1 following | f range between 'infinity' preceding and current row | r range between 1 preceding and 1 following | r range between current row and 'infinity' following | n range between 1.05 preceding and 1.1 following | n desc nulls first range 2 preceding | d range between '60 days' preceding and current row | d range between '1 mon' preceding and '12 hours' following | d desc range between '2 mons' preceding and '1 day' following | ts range between '1 mon 20 days' preceding and current row | ts desc nulls last range between '90 days' preceding and '1 day' preceding | tz range between '60 days' preceding and '1 day' following | iv range between '23 hours' preceding and '1 day' following | iv desc range '1 mon' preceding | d range between '1 day' following and '3 mons' following | n range between 1 following and 2 following | d nulls first range between unbounded preceding and '1 mon' following | f nulls first range between 1 preceding and unbounded following
+select i, count(*) over (order by {typed}), array_agg(i) over (order by {typed} exclude current row) from nums order by i;
+select i, last_value(i) over (order by {typed}), first_value(i) over (order by {typed}) from nums order by i;
+select sum(i) over (order by i range 1.5 preceding) from nums;
+select sum(i) over (order by n range 1.5::float8 preceding) from nums;
+select sum(i) over (order by d range 1 preceding) from nums;
+select sum(i) over (order by ts range '-1 day' preceding) from nums;
+select sum(i) over (order by i range between -1 preceding and current row) from nums;
+select sum(i) over (order by f range between 'NaN' preceding and current row) from nums;
+select sum(i) over (order by t range between 'a' preceding and current row) from nums;
+select sum(i) over (order by i rows between 1.5 preceding and current row) from nums;
+select sum(i) over (order by i rows between 'x' preceding and current row) from nums;
+select sum(i) over (order by i groups between 2 following and 1 following) from nums;
+select i, sum(i) over (order by i rows between 1 + 1 preceding and abs(-1) following) from nums order by i;
+select sum(i) over (order by i rows between i preceding and current row) from nums;
+select x, count(*) over (order by x range between '1 hour' preceding and '30 minutes' following) from (values (time '00:10'), ('01:00'), ('01:05'), ('23:50')) v(x) order by x;
+select x, count(*) over (order by x range between '1 day 1 hour' preceding and '-1 day 30 minutes' following) from (values (time '00:10'), ('01:00'), ('01:05'), ('23:50')) v(x) order by x;
+select x, count(*) over (order by x range between '1 hour' preceding and '30 minutes' following) from (values (timetz '00:10+00'), ('01:00+00'), ('01:05+01'), ('23:50+00')) v(x) order by x;
+select k, x, sum(x) over (partition by k order by x range 1 preceding), row_number() over (partition by k order by x) from (values (1, 1), (1, 2), (null, 5), (null, 6), (2, null), (2, 3)) v(k, x) order by 1, 2;
+select * from (select id, dept, rank() over (partition by dept order by salary desc) r, dense_rank() over (partition by dept order by salary desc) d from emp) x where r <= 2 order by 1;
+select * from (select id, dept, dense_rank() over (partition by dept order by salary desc) d from emp) x where d = 2 order by 1;
+select * from (select id, dept, row_number() over (partition by dept order by salary desc, id) rn from emp) x where rn between 2 and 3 order by 1;

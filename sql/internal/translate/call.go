@@ -109,7 +109,7 @@ func (p *Parser) callArgs() []*frag {
 	return args
 }
 
-// callDecorations parses WITHIN GROUP, FILTER and OVER.
+// callDecorations parses WITHIN GROUP, FILTER, IGNORE NULLS and OVER.
 func (p *Parser) callDecorations(args []*frag) (out []*frag, over *frag) {
 	if w := p.Cur(); p.Commit(1, "within", "group", "(") {
 		for _, a := range args {
@@ -134,6 +134,12 @@ func (p *Parser) callDecorations(args []*frag) (out []*frag, over *frag) {
 		p.Expect("where")
 		args = append(args, ext(f.Pos, pgext.MarkFilter, p.expr(0)))
 		p.Expect(")")
+	}
+	if t := p.Cur(); p.IsN("ignore", "nulls", "over") {
+		p.I += 2
+		args = append(args, ext(t.Pos, pgext.MarkIgnoreNulls))
+	} else if p.IsN("respect", "nulls", "over") {
+		p.I += 2 // the default
 	}
 	if p.Accept("over") {
 		if p.Is("(") {
