@@ -48,6 +48,8 @@ type Barrier struct {
 	Kind       Kind
 	Triggered  time.Time
 	Full       bool // do not build on earlier checkpoints
+	// Now, when set, is the time to which a job's clock moves with the barrier, in µs since 2000-01-01 UTC.
+	Now int64
 }
 
 // ErrNotRunning is what Participant.Trigger returns, or a later Decline carries, when a job cannot take part now: it is restarting or

@@ -28,7 +28,7 @@ import (
 	"github.com/streamdb/streamdb/types"
 )
 
-// Config is what an engine is made of. All fields but Failpoints are required.
+// Config is what an engine is made of. All fields but Failpoints and Now are required.
 type Config struct {
 	Dir           string // data directory
 	Shared        *state.Shared
@@ -44,6 +44,8 @@ type Config struct {
 	// Fetch makes a completed state's files local; nil: they always are.
 	Fetch     func(context.Context, *checkpoint.JobState) (*state.Snapshot, error)
 	ChunkRows int // rows per chunk that sources and scans make; at most types.MaxChunkRows
+	// Now is the clock of temporal filters; nil: time.Now.
+	Now func() time.Time
 }
 
 // TablesID is the participant id of the table engine in checkpoints.
@@ -97,6 +99,14 @@ func New(cfg Config, startEpoch uint64, tablesFrom *state.Snapshot) (*Engine, er
 	}
 	e.tables = &tables{engine: e, store: store, byID: map[uint64]*Table{}}
 	return e, nil
+}
+
+// now is the time that temporal filters see, in µs since 2000-01-01 UTC.
+func (e *Engine) now() int64 {
+	if e.cfg.Now != nil {
+		return types.TimestampFromTime(e.cfg.Now())
+	}
+	return types.TimestampFromTime(time.Now())
 }
 
 func (e *Engine) storeOptions(job uint64, backend state.BackendType) state.Options {

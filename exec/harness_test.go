@@ -55,6 +55,7 @@ type testOptions struct {
 	changeLog int64
 	noWAL     bool
 	backend   state.BackendType
+	now       func() time.Time // nil: the real clock
 }
 
 // definition is a relation as the catalog would keep it.
@@ -126,7 +127,7 @@ func (d *testDB) open() {
 	d.engine, err = New(Config{
 		Dir: d.dir, Shared: d.shared, Lib: functions.Builtins(), Connectors: connector.NewRegistry(d.script), Logger: zerolog.Nop(), Failpoints: d.fail,
 		WAL: d.log, EpochInterval: time.Millisecond, MaxPar: state.DefaultMaxParallelism, ChangeLog: d.opts.changeLog, Backend: d.opts.backend,
-		ChunkRows: d.opts.chunkRows, Fetch: func(_ context.Context, js *checkpoint.JobState) (*state.Snapshot, error) { return d.fetch(js), nil },
+		ChunkRows: d.opts.chunkRows, Now: d.opts.now, Fetch: func(_ context.Context, js *checkpoint.JobState) (*state.Snapshot, error) { return d.fetch(js), nil },
 	}, epoch, tables)
 	require.NoError(t, err)
 	var starting []*Job

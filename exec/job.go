@@ -80,9 +80,15 @@ type Job struct {
 	paused    bool
 	stopped   bool
 	stopCh    chan struct{} // closed with stopped
-	caughtUp  chan struct{} // closed after the first barrier that follows the backfill
-	hopeless  chan struct{} // closed when the backfill failed on what it reads: it would fail again
-	done      sync.WaitGroup
+
+	// closing guards what follows, and makes closed one step; held after no lock but before those of the inputs' jobs.
+	closing  sync.Mutex
+	frozen   bool
+	frozenAt uint64
+
+	caughtUp chan struct{} // closed after the first barrier that follows the backfill
+	hopeless chan struct{} // closed when the backfill failed on what it reads: it would fail again
+	done     sync.WaitGroup
 }
 
 // CreateJob registers a job and its relation and starts it: from a checkpoint when from is given and its inputs still have what
@@ -336,6 +342,25 @@ func (j *Job) poke() {
 
 // closed is Relation.Closed for a view: what it published, or as far as its inputs went on without changes for it.
 func (j *Job) closed() uint64 {
+	j.closing.Lock()
+	defer j.closing.Unlock()
+	if j.frozen {
+		return max(j.frozenAt, j.published.Load())
+	}
+	return j.closedNow()
+}
+
+// freeze keeps closed where it is until the job has published an epoch after that, or lets it go on.
+func (j *Job) freeze(on bool) {
+	j.closing.Lock()
+	defer j.closing.Unlock()
+	if on && !j.frozen {
+		j.frozenAt = j.closedNow()
+	}
+	j.frozen = on
+}
+
+func (j *Job) closedNow() uint64 {
 	d := j.published.Load()
 	if (j.hasSources && !j.quietSrc.Load()) || (j.Status() != JobRunning && j.Status() != JobPaused) {
 		return d

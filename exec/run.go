@@ -14,6 +14,7 @@ import (
 
 	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/connector"
+	"github.com/streamdb/streamdb/exec/op"
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/state"
@@ -40,6 +41,10 @@ type run struct {
 	// taken is set while rows were taken in since the last checkpoint barrier: operators put what they changed only there, so the state may
 	// look clean when the rows left the view as it was. Owned by the driver.
 	taken bool
+
+	timed []op.Timed
+	// dueEpoch is the epoch that was made for timed operators; owned by the driver.
+	dueEpoch uint64
 
 	subtasks []*subtask
 	leaves   []*subtask // those that take control messages
@@ -134,6 +139,14 @@ func (r *run) execute() error {
 		return r.err
 	}
 	r.job.quietSrc.Store(false)
+	r.job.freeze(false)
+	for _, t := range r.subtasks {
+		for _, n := range t.nodes {
+			if o, ok := n.op.(op.Timed); ok {
+				r.timed = append(r.timed, o)
+			}
+		}
+	}
 	if r.job.hasSources {
 		r.engine.clock.setLive(1)
 		defer func() {
@@ -225,13 +238,44 @@ func (r *run) drive() error {
 			continue
 		}
 		r.announce()
-		select {
-		case <-r.wake:
-		case <-r.stop:
-			return errStopped
+		if err := r.awaitDue(); err != nil {
+			return err
 		}
 	}
 }
+
+// awaitDue waits for a wake-up, or until a timed operator has something to do: an epoch is then made for that.
+func (r *run) awaitDue() (err error) {
+	at := int64(math.MaxInt64)
+	if r.dueEpoch <= r.done && !r.job.isPaused() && !r.live() {
+		for _, o := range r.timed {
+			at = min(at, o.NextDue())
+		}
+	}
+	var timer <-chan time.Time
+	if at != math.MaxInt64 {
+		left := at - r.engine.now()
+		if left <= 0 {
+			// Epochs that were closed for the view already have what readers saw: what changes now belongs to one that comes after them.
+			r.job.freeze(true)
+			r.dueEpoch, err = r.engine.clock.tick(r.ctx)
+			return err
+		}
+		t := time.NewTimer(time.Duration(min(left, maxDueWait)) * time.Microsecond)
+		defer t.Stop()
+		timer = t.C
+	}
+	select {
+	case <-r.wake:
+	case <-timer:
+	case <-r.stop:
+		return errStopped
+	}
+	return nil
+}
+
+// maxDueWait bounds a wait for the clock, in µs: who sets the system's clock is noticed after that.
+const maxDueWait = 60 * 1000 * 1000
 
 // announce passes a wake-up on when the job has closed epochs without doing anything: its readers may wait for just that.
 func (r *run) announce() {
@@ -266,6 +310,9 @@ func (r *run) first() error {
 	for {
 		r.more.Store(false)
 		b := checkpoint.Barrier{Epoch: pins.Epoch, Triggered: time.Now()}
+		if len(r.timed) > 0 {
+			b.Now = r.engine.now()
+		}
 		if r.store.NeedsFlush() {
 			b.Checkpoint = flushOnly
 		}
@@ -330,6 +377,9 @@ func (r *run) next() (b checkpoint.Barrier, firstChange uint64, ok bool, err err
 	if r.live() {
 		first, has = r.done+1, true
 	}
+	if r.dueEpoch > r.done && r.dueEpoch <= limit {
+		first, has = min(first, r.dueEpoch), true
+	}
 	switch {
 	case !has && !hasCP:
 		return b, 0, false, nil
@@ -342,6 +392,9 @@ func (r *run) next() (b checkpoint.Barrier, firstChange uint64, ok bool, err err
 	}
 	if hasCP && cp.Epoch <= b.Epoch {
 		b = cp
+	}
+	if len(r.timed) > 0 && b.Epoch >= first {
+		b.Now = r.engine.now()
 	}
 	return b, min(first, b.Epoch), true, nil
 }
@@ -393,12 +446,12 @@ func (r *run) nextPaused(limit uint64) (b checkpoint.Barrier, ok bool) {
 
 // advance takes the job through one barrier and publishes the epoch.
 func (r *run) advance(b checkpoint.Barrier, firstChange uint64) error {
-	if b.Checkpoint != 0 && r.unchanged(b) {
+	if b.Checkpoint != 0 && b.Now == 0 && r.unchanged(b) {
 		r.passed(b.Epoch)
 		r.job.acknowledge(r.job.unchangedState(b))
 		return nil
 	}
-	r.taken = r.taken || r.live() || r.inputsChanged(b.Epoch)
+	r.taken = r.taken || r.live() || r.inputsChanged(b.Epoch) || r.dueEpoch > r.done && r.dueEpoch <= b.Epoch
 	ended, caught := r.sourcesEnded(), r.caught()
 	if b.Checkpoint == 0 && r.store.NeedsFlush() {
 		b.Checkpoint = flushOnly
@@ -407,6 +460,9 @@ func (r *run) advance(b checkpoint.Barrier, firstChange uint64) error {
 		return err
 	}
 	r.publish(b, firstChange)
+	if r.done >= r.dueEpoch {
+		r.job.freeze(false)
+	}
 	if caught {
 		r.job.caughtUpOnce() // all that the sources held is in what was published
 	}

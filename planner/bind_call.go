@@ -271,7 +271,7 @@ func (x *exprCtx) callFunc(name string, args []*expr.Expr, variadic bool, pos in
 	if res.Cast {
 		return x.b.cast(args[0], res.Result, functions.Explicit)
 	}
-	if err = x.b.sliding(name, res.Func, pos); err != nil {
+	if err = x.b.sliding(name, res.Func, x.clause, pos); err != nil {
 		return nil, err
 	}
 	return x.b.reg.EnumCall(&expr.Expr{Kind: expr.Call, Type: res.Result, Func: res.Func.ID, Args: args, Pos: pos})
@@ -328,7 +328,7 @@ func (x *exprCtx) setReturning(e *pgext.Call, args []*expr.Expr, pos int) (*expr
 		return nil, err
 	}
 	columns, own := setColumns(res.Func, args)
-	if err = x.b.sliding(e.Name, res.Func, pos); err != nil {
+	if err = x.b.sliding(e.Name, res.Func, x.clause, pos); err != nil {
 		return nil, err
 	}
 	t := res.Result

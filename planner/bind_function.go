@@ -241,7 +241,7 @@ func (x *exprCtx) setCall(c *pgext.Call, defs []pgext.ColumnDef) (fromCall, erro
 	if res.Func == nil || res.Func.Kind != functions.SetOf {
 		return fromCall{}, pgerr.Newf(pgerr.FeatureNotSupported, "function %s is not supported in FROM", c.Name).At(pos)
 	}
-	if err = b.sliding(c.Name, res.Func, pos); err != nil {
+	if err = b.sliding(c.Name, res.Func, "", pos); err != nil {
 		return fromCall{}, err
 	}
 	out := fromCall{name: strings.TrimPrefix(c.Name, "information_schema."), set: true, e: &expr.Expr{Kind: expr.Call, Type: res.Result, Func: res.Func.ID, Args: args, Pos: pos}}

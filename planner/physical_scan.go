@@ -203,8 +203,12 @@ func (ph *physical) filter(n *node, need map[int]bool) *phys {
 	if path != nil {
 		in.n.Scan.Index = path
 	}
+	var timed []*expr.Expr
+	if ph.b.stream {
+		timed, cond = splitTimed(cond)
+	}
 	if cond == nil {
-		return in
+		return ph.temporal(in, timed, need)
 	}
 	p := ph.like(plan.KindFilter, in)
 	p.n.Filter = &plan.Filter{Cond: ph.expr(cond, in)}
@@ -215,7 +219,7 @@ func (ph *physical) filter(n *node, need map[int]bool) *phys {
 			}
 		}
 	}
-	return ph.seal(p)
+	return ph.temporal(ph.seal(p), timed, need)
 }
 
 // point finds an equality with a value that needs no row for every key column. It returns what is left of the condition.

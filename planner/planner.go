@@ -65,6 +65,11 @@ func (b *binder) plan(r *bound) (*Planned, error) {
 	if err != nil {
 		return nil, err
 	}
+	if b.stream {
+		if err := onlyInFilters(n); err != nil {
+			return nil, err
+		}
+	}
 	ph := &physical{b: b, o: opt, md: b.md, cut: b.stream && b.o.Parallelism != 1, wanted: map[*node]*wantedOrder{}}
 	if ph.cut {
 		ph.shareSources(n)

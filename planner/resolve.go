@@ -197,19 +197,30 @@ func foldLogic(x *expr.Expr) *expr.Expr {
 	return &c
 }
 
-// sliding returns the error for functions whose result changes with time, which no view can keep up to date.
-func (b *binder) sliding(name string, f *functions.Func, pos int) error {
+// sliding returns the error for functions whose result changes with time, which no view can keep up to date. now() may stand in conditions: what becomes
+// of it is seen when the plan is built (see temporal).
+func (b *binder) sliding(name string, f *functions.Func, clause string, pos int) error {
 	if !b.stream {
 		return nil
 	}
 	moving := f.Volatility == functions.Volatile
-	switch name {
-	case "now", "transaction_timestamp", "statement_timestamp":
-		moving = true
+	if isNow(name) {
+		moving = clause != "WHERE" && clause != "HAVING" && clause != "AND"
 	}
 	if !moving {
 		return nil
 	}
-	return pgerr.Newf(pgerr.FeatureNotSupported, "function %s() cannot be used in a materialized view: its result changes without a change of its input", name).
-		WithHint("Use a column of the input, for example the time at which a row was written.").At(pos)
+	return errSliding(name, pos)
+}
+
+func isNow(name string) bool {
+	return name == "now" || name == "transaction_timestamp" || name == "statement_timestamp"
+}
+
+func errSliding(name string, pos int) error {
+	e := pgerr.Newf(pgerr.FeatureNotSupported, "function %s() cannot be used in a materialized view: its result changes without a change of its input", name)
+	if isNow(name) {
+		return e.WithHint("It may be compared with an expression of the row in WHERE: .. > now() - interval '1 hour'.").At(pos)
+	}
+	return e.WithHint("Use a column of the input, for example the time at which a row was written.").At(pos)
 }

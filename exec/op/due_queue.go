@@ -71,6 +71,9 @@ func (q *dueQueue) del(kg uint16, due int64, name []byte) error {
 	return q.table.del(kg, q.key)
 }
 
+// next returns a moment before which nothing is due, math.MaxInt64 when the queue is empty.
+func (q *dueQueue) next() int64 { return slices.Min(q.first) }
+
 // take removes what is due until the given moment, inclusive, and calls f for it, in order within each key group. F may put further entries.
 func (q *dueQueue) take(until int64, f func(kg uint16, due int64, name, val []byte) error) error {
 	for i := range q.first {

@@ -53,6 +53,8 @@ type Context struct {
 	Lib         expr.Library
 	Env         *expr.Env
 	Errors      ErrorReporter
+	// Now is the engine's clock at Open, in µs since 2000-01-01 UTC; barriers move it on.
+	Now int64
 	// OneShot: a single final barrier; errors in rows end the query; no state survives.
 	OneShot bool
 	// Limits is the memory accounting operators' own caches report to.

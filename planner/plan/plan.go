@@ -55,6 +55,7 @@ const (
 	KindUnnest      Kind = "unnest"      // (1) set-returning functions: input columns, then results, then ordinality
 	KindWatermark   Kind = "watermark"   // (1) derives a watermark from a column
 	KindWindow      Kind = "window"      // (1) TUMBLE/HOP: input columns, window_start, window_end
+	KindTemporal    Kind = "temporal"    // (1) filter by the clock: rows enter or leave when their time has come
 	KindSession     Kind = "session"     // (1) SESSION: input columns, window_start, window_end
 	KindAgg         Kind = "agg"         // (1) hash aggregation; no aggregates = DISTINCT
 	KindPartialAgg  Kind = "partial_agg" // (1) sums of the rows of a chunk, to be added up by the aggregation behind an exchange
@@ -93,6 +94,7 @@ type Node struct {
 	Watermark   *Watermark   `json:"watermark,omitempty"`
 	Window      *Window      `json:"window,omitempty"`
 	Session     *Session     `json:"session,omitempty"`
+	Temporal    *Temporal    `json:"temporal,omitempty"`
 	Agg         *Agg         `json:"agg,omitempty"`
 	PartialAgg  *PartialAgg  `json:"partial_agg,omitempty"`
 	Join        *Join        `json:"join,omitempty"`
@@ -242,6 +244,14 @@ type Calendar struct {
 	OffsetMonths int64  `json:"offset_months,omitempty"`
 	OffsetDays   int64  `json:"offset_days,omitempty"`
 	Offset       int64  `json:"offset,omitempty"`
+}
+
+// Temporal keeps rows while a comparison of the clock with Bound, a timestamptz, holds: with Leaves while the clock is before it, else from it on. With
+// After the moment of Bound itself counts as before. Rows whose Bound is NULL are never kept.
+type Temporal struct {
+	Bound  *expr.Expr `json:"bound"`
+	Leaves bool       `json:"leaves,omitempty"`
+	After  bool       `json:"after,omitempty"`
 }
 
 // Session assigns rows with equal Keys to sessions: rows whose Column is less than Gap µs after that of the row before belong to one. A session lasts

@@ -48,6 +48,7 @@ type Epoch struct {
 	// Chunks per port, instead of In.
 	Chunks []*types.Chunk
 	Marks  []Mark // watermarks that follow the rows
+	Now    int64  // to which the barrier moves the clock, 0: it does not
 	// Want is the accumulated output, "{}" for none, "" when the oracle suffices.
 	Want string
 	// Errors are the SQLSTATEs of the live error reports, sorted and joined by blanks; "" is not checked, "{}" is none.
@@ -135,6 +136,7 @@ type runner struct {
 	out   *collector
 	errs  *reporter
 	in    []*types.Chunk // accumulated, consolidated
+	now   int64          // of the barriers
 }
 
 type task struct {
@@ -152,6 +154,7 @@ func (r *runner) run() {
 	defer func() { r.close() }()
 	for i, e := range r.s.Epochs {
 		r.play(e)
+		r.now = max(r.now, e.Now)
 		r.barrier()
 		r.check(i, e)
 		if r.v.restore {
@@ -308,7 +311,7 @@ func mangle(c *types.Chunk) {
 
 func (r *runner) barrier() {
 	r.epoch++
-	b := checkpoint.Barrier{Epoch: r.epoch}
+	b := checkpoint.Barrier{Epoch: r.epoch, Now: r.now}
 	if r.v.checkpoint {
 		r.id++
 		b.Checkpoint = r.id
