@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"strings"
+
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/sql/expr"
@@ -538,6 +540,27 @@ func keepMarks(wm map[int]bool, group []int) map[int]bool {
 	return out
 }
 
+// looksAhead reports whether a function reads rows behind its own and their peers.
+func looksAhead(calls []overCall) bool {
+	for _, c := range calls {
+		switch name, _, _ := strings.Cut(c.fn, "("); name {
+		case plan.RankNumber, plan.RankRank, plan.RankDense:
+			continue
+		case "lag":
+			if len(c.args) == 1 || c.number != nil && *c.number >= 0 {
+				continue
+			}
+			return true
+		case "lead", "percent_rank", "cume_dist", "ntile":
+			return true
+		}
+		if k := c.frame.End.Kind; k != plan.CurrentRow && k != plan.Preceding {
+			return true
+		}
+	}
+	return false
+}
+
 func (ph *physical) over(n *node, need map[int]bool) *phys {
 	in := ph.build(n.in[0], need)
 	if len(n.partition) == 0 {
@@ -560,6 +583,9 @@ func (ph *physical) over(n *node, need map[int]bool) *phys {
 		p.nn[c.id] = isCount(c.fn)
 	}
 	p.wm, p.app = keepMarks(in.wm, n.partition), !ph.b.stream && in.app
+	if k := n.order; len(k) > 0 && !k[0].desc && (!k[0].nullsFirst || in.nn[k[0].col]) && in.wm[k[0].col] && !looksAhead(n.over) {
+		p.wm[k[0].col] = true // a row changes those behind it only
+	}
 	if o.OnClose = ph.closing(in, n.partition); o.OnClose != nil {
 		p.app = true
 	}
