@@ -138,7 +138,7 @@ func tree(text string) (kind string, root any, err error) {
 var errNotOne = errors.New("not one statement")
 
 // noise are fields that do not change what a statement means here.
-var noise = map[string]bool{"location": true, "funcformat": true, "ctematerialized": true, "stmt_location": true, "stmt_len": true, "coercionform": true, "row_format": true, "name_location": true, "alias_location": true, "isall_location": true}
+var noise = map[string]bool{"location": true, "funcformat": true, "ctematerialized": true, "stmt_location": true, "stmt_len": true, "coercionform": true, "row_format": true, "name_location": true, "alias_location": true, "isall_location": true, "catalogname": true}
 
 // normal drops noise, and writes the same meaning in one way: operators spelled by keyword as operators, the directions of sort keys in full,
 // nested AND and OR flat.
@@ -181,6 +181,13 @@ var rewrites = map[string]func(map[string]any){
 		switch e["kind"] {
 		case "AEXPR_LIKE", "AEXPR_ILIKE", "AEXPR_SIMILAR":
 			e["kind"] = "AEXPR_OP"
+		}
+	},
+	"A_Indirection": func(e map[string]any) { // (a[1]).b is a[1].b
+		inner, ok := e["arg"].(map[string]any)["A_Indirection"].(map[string]any)
+		path, _ := e["indirection"].([]any)
+		if _, field := path[0].(map[string]any)["String"]; ok && field {
+			e["arg"], e["indirection"] = inner["arg"], append(append([]any{}, inner["indirection"].([]any)...), path...)
 		}
 	},
 	"RangeFunction": func(e map[string]any) { delete(e, "lateral") }, // implied

@@ -24,7 +24,7 @@ func Query(q *pgext.Query) string {
 			if i > 0 {
 				b.WriteString(", ")
 			}
-			b.WriteString(lex.QuoteIdent(c.Name) + Columns(c.Columns) + " AS (" + Query(pgext.QueryOf(c.Query)) + ")")
+			b.WriteString(lex.QuoteIdent(c.Name) + Columns(c.Columns) + " AS (" + Query(pgext.QueryOf(c.Query)) + ")" + clauses(c.CTEClauses))
 		}
 		b.WriteString(" ")
 	}
@@ -72,14 +72,10 @@ func Query(q *pgext.Query) string {
 
 // Columns prints a list of column names in parentheses, nothing for nil.
 func Columns(cs []string) string {
-	if cs == nil {
+	if len(cs) == 0 {
 		return ""
 	}
-	var xs []string
-	for _, c := range cs {
-		xs = append(xs, lex.QuoteIdent(c))
-	}
-	return "(" + strings.Join(xs, ", ") + ")"
+	return "(" + idents(cs) + ")"
 }
 
 func keys(ks []pgext.SortKey) string {
@@ -504,6 +500,30 @@ func Expr(e ast.ExprNode) string {
 		return call(x.Call) + " OVER " + window(x.Window)
 	}
 	return fmt.Sprintf("<%T>", e)
+}
+
+func idents(ids []string) string {
+	var xs []string
+	for _, id := range ids {
+		xs = append(xs, lex.QuoteIdent(id))
+	}
+	return strings.Join(xs, ", ")
+}
+
+// clauses prints SEARCH and CYCLE.
+func clauses(c pgext.CTEClauses) string {
+	out := ""
+	if s := c.Search; s != nil {
+		order := "DEPTH"
+		if s.Breadth {
+			order = "BREADTH"
+		}
+		out += " SEARCH " + order + " FIRST BY " + idents(s.By) + " SET " + lex.QuoteIdent(s.Column)
+	}
+	if y := c.Cycle; y != nil {
+		out += " CYCLE " + idents(y.By) + " SET " + lex.QuoteIdent(y.Mark) + " TO " + y.Value + " DEFAULT " + y.Default + " USING " + lex.QuoteIdent(y.Path)
+	}
+	return out
 }
 
 func anyAll(all bool) string {
