@@ -291,6 +291,9 @@ func (d *dispatch) fullTypeName(t types.Type) string {
 	if name, ok := d.ss.srv.planCatalog(d.ss.snapshot(), d.ss.vars.searchPath()).TypeName(t.OID); ok {
 		return name
 	}
+	if e, ok := t.Elem(); ok && e.IsEnum() {
+		return d.fullTypeName(e) + "[]"
+	}
 	return t.String()
 }
 

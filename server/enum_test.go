@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -78,4 +79,12 @@ func TestEnumDefinitions(t *testing.T) {
 	require.Equal(t, "a", s.row("SELECT * FROM t"))
 	s.must("ROLLBACK")
 	s.fails("SELECT 'a'::mood", "42704", `type "mood" does not exist`)
+}
+
+// EXPLAIN and SHOW COLUMNS show types of the user's own by name, or leave the type out.
+func TestEnumsAreShown(t *testing.T) {
+	s := open(t).connect()
+	s.must("CREATE TYPE mood AS ENUM ('sad', 'happy')", "CREATE TABLE p (m mood, ms mood[], n varchar(3))")
+	require.Equal(t, []string{"m|mood|f|", "ms|mood[]|f|", "n|character varying(3)|f|", "_row_id|bigint|t|"}, s.rows("SHOW COLUMNS FROM p"))
+	require.Contains(t, strings.Join(s.rows("EXPLAIN SELECT * FROM p WHERE m = 'sad' AND 'happy' >= m"), "\n"), "Condition: ((m = 'sad') AND ('happy' >= m))")
 }

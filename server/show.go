@@ -73,7 +73,7 @@ func (d *dispatch) show(st *sql.Show) error {
 		}
 		var rows [][]types.Datum
 		for _, c := range o.Columns {
-			rows = append(rows, []types.Datum{text(c.Name), text(c.Type.String()), {Type: types.Bool, Bool: c.Hidden}, text(c.Comment)})
+			rows = append(rows, []types.Datum{text(c.Name), text(d.fullTypeName(c.Type)), {Type: types.Bool, Bool: c.Hidden}, text(c.Comment)})
 		}
 		return d.rows(cols, rows, "SHOW")
 	}

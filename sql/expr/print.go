@@ -20,7 +20,7 @@ var infix = map[string]string{
 // operatorPrefixes are the type parts of operator function names.
 var operatorPrefixes = []string{
 	"int24", "int28", "int42", "int48", "int82", "int84", "int2", "int4", "int8", "float48", "float84", "float4", "float8", "numeric_", "text_", "text",
-	"bpchar", "bytea", "bool", "date_", "timestamp_", "timestamptz_", "time_", "timetz_", "interval_", "uuid_", "jsonb_", "array_", "record_", "oid",
+	"bpchar", "bytea", "bool", "date_", "timestamp_", "timestamptz_", "time_", "timetz_", "interval_", "uuid_", "jsonb_", "array_", "record_", "enum_", "oid",
 	"name", "char",
 }
 
@@ -150,7 +150,7 @@ func printConst(b *strings.Builder, e *Expr) {
 		b.WriteString(map[bool]string{true: "true", false: "false"}[d.Bool])
 	default:
 		b.WriteString("'" + strings.ReplaceAll(text, "'", "''") + "'")
-		if e.Type.OID != types.OIDUnknown {
+		if _, builtin := types.InfoOf(e.Type.OID); builtin && e.Type.OID != types.OIDUnknown { // names of others are in the catalogue
 			b.WriteString("::" + e.Type.String())
 		}
 	}
