@@ -189,6 +189,22 @@ func (r *Relation) at(e uint64) (v *Version, through uint64) {
 	return nil, 0
 }
 
+// TablesChanged returns the newest epoch in which one of rels was changed that are tables.
+func TablesChanged(rels []*Relation) uint64 {
+	var epoch uint64
+	for _, r := range rels {
+		if r.job != nil {
+			continue
+		}
+		r.mu.Lock()
+		if n := len(r.versions); n > 0 {
+			epoch = max(epoch, r.versions[n-1].Epoch)
+		}
+		r.mu.Unlock()
+	}
+	return epoch
+}
+
 func (r *Relation) hasVersion() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -199,7 +199,8 @@ func (ss *session) pinAny(ctx context.Context, ids, indexes []uint64) (pins *exe
 		}
 	}
 	if ss.tx.snapshot == nil {
-		pins, err = e.Pin(ctx, rels, ss.written)
+		// A table is seen with all that is committed, so views beside it are waited for.
+		pins, err = e.Pin(ctx, rels, max(ss.written, exec.TablesChanged(rels)))
 		return pins, true, err
 	}
 	pins, err = ss.tx.snapshot.Pin(ctx, rels)
