@@ -69,6 +69,19 @@ func TestSettings(t *testing.T) {
 	require.Equal(t, strings.Split(strings.TrimSpace(table), "\n"), strings.Split(have, "\n"), "run go test ./docs -rewrite")
 }
 
+// The metrics in the manual are those of the server.
+func TestMetrics(t *testing.T) {
+	manual, err := os.ReadFile("operations.md")
+	require.NoError(t, err)
+	source, err := os.ReadFile("../server/http.go")
+	require.NoError(t, err)
+	found := regexp.MustCompile(`(gauge|counter)\("([a-z_]+)", "([^"]+)"`).FindAllStringSubmatch(string(source), -1)
+	require.NotEmpty(t, found)
+	for _, m := range found {
+		require.Contains(t, string(manual), fmt.Sprintf("| `streamdb_%s` | %s | %s |\n", m[2], m[1], m[3]))
+	}
+}
+
 // Relations of the schema streamdb that the manual lists are there.
 func TestSystemRelations(t *testing.T) {
 	manual, err := os.ReadFile("sql.md")

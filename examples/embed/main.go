@@ -30,6 +30,7 @@ func main() {
 		log.Fatal(err)
 	}
 	web := &http.Server{Addr: "127.0.0.1:8080", Handler: app.handler(), ReadHeaderTimeout: 5 * time.Second}
+	log.Printf("ready: http://%s/top", web.Addr)
 	go func() {
 		<-ctx.Done()
 		if err := web.Close(); err != nil {

@@ -9,9 +9,10 @@ import (
 	"github.com/streamdb/streamdb/types"
 )
 
-// joinRow is a row that a join keeps. Rows of one key and side form a chain from the key's group; their bytes are in the arena.
+// joinRow is a row that a join keeps. Rows of one key and side form a chain from the key's group, in the order in which they came; their bytes are in
+// the arena.
 type joinRow struct {
-	next, prev uint32 // row number + 1
+	next, prev uint32 // row number + 1; prev of the first one is the last
 	group      uint32
 	flags      uint32
 	count      int64 // sum of weights; negative only within an epoch
@@ -114,7 +115,7 @@ func rowHashOf(g uint32, side int, b []byte) uint64 {
 	return xxhash.Sum64(b) ^ (uint64(g)<<1|uint64(side))*0x9E3779B97F4A7C15
 }
 
-// add puts a new row at the head of its chain.
+// add puts a new row at the end of its chain.
 func (s *joinState) add(g uint32, words []uint64, side int, b []byte, count int64) uint32 {
 	var i uint32
 	if k := len(s.free); k > 0 {
@@ -129,11 +130,16 @@ func (s *joinState) add(g uint32, words []uint64, side int, b []byte, count int6
 	}
 	r := s.row(i)
 	head := half(words[joinHeads], side)
-	*r = joinRow{next: head, group: g, flags: uint32(side), count: count, at: s.rows.add(b), n: uint32(len(b))}
-	if head != 0 {
-		s.row(head - 1).prev = i + 1
+	*r = joinRow{prev: i + 1, group: g, flags: uint32(side), count: count, at: s.rows.add(b), n: uint32(len(b))}
+	if head == 0 {
+		head = i + 1
+		setHalf(&words[joinHeads], side, head)
+	} else {
+		first := s.row(head - 1)
+		r.prev = first.prev
+		s.row(first.prev - 1).next = i + 1
+		first.prev = i + 1
 	}
-	setHalf(&words[joinHeads], side, i+1)
 	n := half(words[joinLength], side) + 1
 	setHalf(&words[joinLength], side, n)
 	if count < 0 {
@@ -141,7 +147,7 @@ func (s *joinState) add(g uint32, words []uint64, side int, b []byte, count int6
 	}
 	switch {
 	case n == longChain+1:
-		for k := i + 1; k != 0; {
+		for k := head; k != 0; {
 			x := s.row(k - 1)
 			s.enter(k-1, x)
 			k = x.next
@@ -191,13 +197,18 @@ func (s *joinState) remove(i uint32) error {
 			delete(s.index, h)
 		}
 	}
-	if r.prev != 0 {
-		s.row(r.prev - 1).next = r.next
+	head := half(words[joinHeads], side)
+	if head == i+1 {
+		head = r.next
+		setHalf(&words[joinHeads], side, head)
 	} else {
-		setHalf(&words[joinHeads], side, r.next)
+		s.row(r.prev - 1).next = r.next
 	}
-	if r.next != 0 {
+	switch {
+	case r.next != 0:
 		s.row(r.next - 1).prev = r.prev
+	case head != 0: // it was the last one
+		s.row(head - 1).prev = r.prev
 	}
 	setHalf(&words[joinLength], side, half(words[joinLength], side)-1)
 	s.rows.drop(int(r.n))
