@@ -360,11 +360,8 @@ func (x *oneShot) source(n *shotNode) error {
 	if err != nil {
 		return err
 	}
-	c := types.NewChunk(n.plan.Schema.Types())
-	for _, sp := range splits {
-		if err := x.split(n, src, sp, c); err != nil {
-			return err
-		}
+	if err := x.readSplits(n, src, splits); err != nil {
+		return err
 	}
 	if src.Bounded() {
 		for p := n.parent; p != nil && p.op != nil && len(p.plan.Inputs) == 1; p = p.parent {
@@ -376,42 +373,73 @@ func (x *oneShot) source(n *shotNode) error {
 	return nil
 }
 
-func (x *oneShot) split(n *shotNode, src connector.Source, sp connector.Split, c *types.Chunk) error {
+// maxOpenSplits is how many splits of a source a query reads in turn: those of a generator with a rate all take their time at once.
+const maxOpenSplits = 16
+
+// readSplits reads the splits of a source to their present end.
+func (x *oneShot) readSplits(n *shotNode, src connector.Source, splits []connector.Split) error {
+	c := types.NewChunk(n.plan.Schema.Types())
 	bad := &shotBadRows{}
-	rd, err := src.Open(x.ctx, sp, n.plan.Source.Columns, n.plan.Source.RowID, bad)
-	if err != nil {
-		return err
-	}
-	defer rd.Close() //nolint:errcheck // read only
-	for {
-		c.Reset()
-		st, wait, err := rd.Next(x.ctx, c, x.engine.cfg.ChunkRows)
-		if err != nil {
-			return err
+	var open []connector.Reader
+	defer func() {
+		for _, rd := range open {
+			_ = rd.Close() // read only
 		}
-		if bad.err != nil {
-			return bad.err
+	}()
+	for len(splits)+len(open) > 0 {
+		for len(open) < maxOpenSplits && len(splits) > 0 {
+			rd, err := src.Open(x.ctx, splits[0], n.plan.Source.Columns, n.plan.Source.RowID, bad)
+			if err != nil {
+				return err
+			}
+			open, splits = append(open, rd), splits[1:]
 		}
-		if c.N > 0 {
-			if err := n.Emit(c); err != nil {
+		idle := time.Duration(-1) // until the first of them has rows again, when none has
+		for i := 0; i < len(open); {
+			c.Reset()
+			st, wait, err := open[i].Next(x.ctx, c, x.engine.cfg.ChunkRows)
+			if err == nil {
+				err = bad.err
+			}
+			if err == nil && c.N > 0 {
+				err = n.Emit(c)
+			}
+			if err == nil && x.ctx.Err() != nil {
+				err = context.Cause(x.ctx)
+			}
+			if err != nil {
+				return err
+			}
+			switch {
+			case st == connector.End, st == connector.Idle && !src.Bounded():
+				_ = open[i].Close() // read only
+				open = append(open[:i], open[i+1:]...)
+				idle = 0
+				continue
+			case st != connector.Idle:
+				idle = 0
+			case idle < 0 || wait < idle:
+				idle = wait
+			}
+			i++
+		}
+		if idle > 0 {
+			if err := pauseQuery(x.ctx, idle); err != nil {
 				return err
 			}
 		}
-		switch {
-		case st == connector.End, st == connector.Idle && !src.Bounded():
-			return nil
-		case st == connector.Idle:
-			t := time.NewTimer(wait)
-			select {
-			case <-t.C:
-			case <-x.ctx.Done():
-				t.Stop()
-				return context.Cause(x.ctx)
-			}
-		}
-		if x.ctx.Err() != nil {
-			return context.Cause(x.ctx)
-		}
+	}
+	return nil
+}
+
+func pauseQuery(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 
