@@ -199,6 +199,9 @@ func (b *binder) scan(rel *Relation, alias string, columns []string, pos int) (*
 		for _, k := range rel.Key {
 			t.key = append(t.key, n.cols[k])
 		}
+		for _, k := range rel.primaryKey() {
+			t.primary = append(t.primary, n.cols[k])
+		}
 	}
 	out := n
 	if rel.Watermark != nil && b.stream {

@@ -570,11 +570,11 @@ func (g *regroup) dependent(id int) bool {
 		}
 	}
 	for _, t := range g.s.sc.tables {
-		if len(t.key) == 0 || t.rel == nil || t.rel.Columns[t.rel.Key[0]].Hidden {
+		if len(t.primary) == 0 {
 			continue
 		}
 		all := true
-		for _, k := range t.key {
+		for _, k := range t.primary {
 			all = all && grouped[k]
 		}
 		if !all {

@@ -76,6 +76,23 @@ type Relation struct {
 	Indexes    []RelIndex
 }
 
+// primaryKey returns the columns of a table's primary key, nil when it has none.
+func (r *Relation) primaryKey() []int {
+	if len(r.Key) > 0 && !r.Columns[r.Key[0]].Hidden {
+		return r.Key
+	}
+	for _, x := range r.Indexes {
+		if x.Primary {
+			var key []int
+			for _, k := range x.Keys {
+				key = append(key, k.Column)
+			}
+			return key
+		}
+	}
+	return nil
+}
+
 // RelIndex is an index of a table or materialized view that has all its rows.
 type RelIndex struct {
 	ID               uint64
@@ -84,6 +101,7 @@ type RelIndex struct {
 	Unique           bool
 	NullsNotDistinct bool
 	Constraint       bool       // UNIQUE or PRIMARY KEY, not only a unique index
+	Primary          bool       // the primary key of a table that was created without one
 	Where            *sql.Query // of a partial index
 	SearchPath       []string
 }

@@ -17,9 +17,10 @@ type rangeTable struct {
 	schema, name string // schema is "" for anything with an alias
 	cols         []scopeCol
 	hidden       []scopeCol // selectable by name, no part of *
-	// rel and key serve GROUP BY: all columns depend on the key's ids. nil for anything but a base relation.
-	rel *Relation
-	key []int
+	// key are the ids of the columns under which rel stores its rows, primary those of its primary key: all columns follow from them. nil for
+	// anything but a table.
+	rel          *Relation
+	key, primary []int
 	// anyName: the qualifier does not matter (expressions over a relation whose name the planner is not told).
 	anyName bool
 	// nullable: an outer join may leave the row out. present is then a column that is NULL exactly there, 0 when there is none.

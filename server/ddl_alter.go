@@ -465,7 +465,7 @@ func (a *alteration) missing(x *sql.AlterAction, at int, sequence bool) (own boo
 		found, err := a.d.any("SELECT 1 FROM " + qualified(a.old) + " LIMIT 1")
 		return !found, err
 	}
-	if sequence || c.Generated != "" || c.Default != "" && a.moving(x.Column.Default) {
+	if sequence || c.Generated != "" || c.Default != "" && (a.moving(x.Column.Default) || ofEnum(c.Type)) {
 		none, err := empty()
 		return !none, err
 	}
@@ -492,6 +492,14 @@ func (a *alteration) missing(x *sql.AlterAction, at int, sequence bool) (own boo
 		return false, a.containsNull(at)
 	}
 	return false, nil
+}
+
+// ofEnum reports whether values of a type are labels, which the layout of rows cannot name: they depend on the catalogue.
+func ofEnum(t types.Type) bool {
+	if e, ok := t.Elem(); ok {
+		t = e
+	}
+	return t.IsEnum()
 }
 
 // moving reports whether a default differs from row to row.

@@ -64,7 +64,7 @@ func (d *dispatch) change(st sql.Statement) error {
 		if err == nil {
 			return c.report(st)
 		}
-		if !alone || pgerr.CodeOf(err) != pgerr.SerializationFailure || try == maxConflictRetries {
+		if !alone || !ss.conflicts(p, err) || try == maxConflictRetries {
 			return err
 		}
 		ss.tx.release()

@@ -179,7 +179,7 @@ func (c *planCatalog) indexes(o *catalog.Object) []planner.RelIndex {
 
 func (c *planCatalog) index(x *catalog.Object) planner.RelIndex {
 	ri := planner.RelIndex{
-		ID: x.ID, Name: x.Name, Unique: x.Index.Unique, NullsNotDistinct: x.Index.NullsNotDistinct, Constraint: x.Index.Constraint,
+		ID: x.ID, Name: x.Name, Unique: x.Index.Unique, NullsNotDistinct: x.Index.NullsNotDistinct, Constraint: x.Index.Constraint, Primary: x.Index.Primary,
 		Where: c.expression(x.Index.Where), SearchPath: x.SearchPath,
 	}
 	for _, k := range x.Index.Keys {

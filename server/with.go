@@ -75,12 +75,19 @@ func (d *dispatch) withChanges(p *prepared, before []planner.PlannedWith, target
 	}
 }
 
+// conflicts reports whether a statement failed because another transaction was faster: with its rows, or with what the plan refers to, such as the
+// sequence of a default that is gone.
+func (ss *session) conflicts(p *prepared, err error) bool {
+	code := pgerr.CodeOf(err)
+	return code == pgerr.SerializationFailure || code == pgerr.InternalError && p.snap != ss.snapshot()
+}
+
 // replanned runs a statement with changes in its WITH clause, and anew where the catalog changed meanwhile and another transaction was faster.
 func (d *dispatch) replanned(p *prepared, run, again func() error) error {
 	ss := d.ss
 	alone := !ss.tx.explicit && len(ss.tx.writes) == 0 && d.last
 	err := run()
-	if !alone || pgerr.CodeOf(err) != pgerr.SerializationFailure || p.snap == ss.snapshot() {
+	if !alone || !ss.conflicts(p, err) || p.snap == ss.snapshot() {
 		return err
 	}
 	ss.tx.release()
