@@ -76,7 +76,7 @@ func (ss *session) parsePrepared(name, text string, oids []uint32) (*prepared, e
 		t := types.Type{}
 		if o != 0 {
 			if !ss.knownType(types.OID(o)) {
-				return nil, pgerr.Newf(pgerr.UndefinedObject, "cache lookup failed for type %d", o)
+				return nil, pgerr.Newf(pgerr.InternalError, "cache lookup failed for type %d", o)
 			}
 			t = types.T(types.OID(o))
 		}
