@@ -55,13 +55,7 @@ func pgHBAFileRules(d *SystemData, w *rowWriter) {
 
 // pgStatSSL lists connections over the network that the session may watch.
 func pgStatSSL(d *SystemData, w *rowWriter) {
-	if d.Sessions == nil {
-		return
-	}
-	for _, s := range d.Sessions() {
-		if s.ClientPort == 0 || !d.mayWatch(s.User) {
-			continue
-		}
+	d.networkSessions(func(s *SessionInfo) {
 		w.int("pid", int64(s.PID))
 		w.bool("ssl", s.TLS != nil)
 		if t := s.TLS; t != nil {
@@ -74,22 +68,29 @@ func pgStatSSL(d *SystemData, w *rowWriter) {
 			}
 		}
 		w.end()
-	}
+	})
 }
 
 // pgStatGSSAPI says of the same connections that GSSAPI has no part in them.
 func pgStatGSSAPI(d *SystemData, w *rowWriter) {
-	if d.Sessions == nil {
-		return
-	}
-	for _, s := range d.Sessions() {
-		if s.ClientPort == 0 || !d.mayWatch(s.User) {
-			continue
-		}
+	d.networkSessions(func(s *SessionInfo) {
 		w.int("pid", int64(s.PID))
 		w.bool("gss_authenticated", false)
 		w.bool("encrypted", false)
 		w.end()
+	})
+}
+
+// networkSessions calls f for the connections over the network that the session may watch.
+func (d *SystemData) networkSessions(f func(*SessionInfo)) {
+	if d.Sessions == nil {
+		return
+	}
+	sessions := d.Sessions()
+	for i := range sessions {
+		if s := &sessions[i]; s.ClientPort != 0 && d.mayWatch(s.User) {
+			f(s)
+		}
 	}
 }
 

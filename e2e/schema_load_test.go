@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 )
 
@@ -245,17 +246,7 @@ func (s *schemaWriter) change() (sql string, after schemaModel) {
 
 // run changes the schema until the server is gone or stop is closed.
 func (s *schemaWriter) run(t *testing.T, p *process, stop <-chan struct{}) {
-	conn, err := p.connect(context.Background())
-	if err != nil {
-		return // killed already
-	}
-	defer conn.Close(context.Background())
-	for {
-		select {
-		case <-stop:
-			return
-		default:
-		}
+	repeat(p, stop, func(conn *pgconn.PgConn) bool {
 		ctx, cancel := context.WithTimeout(context.Background(), statementTimeout)
 		rows, err := query(ctx, conn, `SELECT nextval('ddl_seq')`)
 		cancel()
@@ -263,12 +254,12 @@ func (s *schemaWriter) run(t *testing.T, p *process, stop <-chan struct{}) {
 			if p.alive() && !conn.IsClosed() {
 				t.Errorf("nextval: %v", err)
 			}
-			return
+			return false
 		}
 		key, err := strconv.Atoi(rows[0][0])
 		if err != nil || key <= s.key {
 			t.Errorf("nextval: %s (%v) after %d", rows[0][0], err, s.key)
-			return
+			return false
 		}
 		s.key = key
 		sql, after := s.change()
@@ -280,11 +271,12 @@ func (s *schemaWriter) run(t *testing.T, p *process, stop <-chan struct{}) {
 			s.conflicts++
 		case unknown:
 			s.doubt = &after
-			return
+			return false
 		case failed:
-			return
+			return false
 		}
-	}
+		return true
+	})
 }
 
 // observe reads what there is from the catalogue.

@@ -300,6 +300,26 @@ func (w *writer) change() (sql string, after model) {
 
 // run writes until the server is gone or stop is closed.
 func (w *writer) run(t *testing.T, p *process, stop <-chan struct{}) {
+	repeat(p, stop, func(conn *pgconn.PgConn) bool {
+		sql, after := w.change()
+		switch perform(t, p, conn, "writer "+strconv.Itoa(w.id), sql) {
+		case performed:
+			w.done = after
+			w.acknowledged++
+		case conflicted:
+			w.conflicts++
+		case unknown:
+			w.doubt = &after
+			return false
+		case failed:
+			return false
+		}
+		return true
+	})
+}
+
+// repeat connects and takes steps until one of them says that it was the last, or stop is closed.
+func repeat(p *process, stop <-chan struct{}, step func(*pgconn.PgConn) bool) {
 	conn, err := p.connect(context.Background())
 	if err != nil {
 		return // killed already
@@ -311,17 +331,7 @@ func (w *writer) run(t *testing.T, p *process, stop <-chan struct{}) {
 			return
 		default:
 		}
-		sql, after := w.change()
-		switch perform(t, p, conn, "writer "+strconv.Itoa(w.id), sql) {
-		case performed:
-			w.done = after
-			w.acknowledged++
-		case conflicted:
-			w.conflicts++
-		case unknown:
-			w.doubt = &after
-			return
-		case failed:
+		if !step(conn) {
 			return
 		}
 	}

@@ -17,7 +17,6 @@ const minLookupRows = 256
 // both sides are read as any join reads them.
 type lookup struct {
 	x     *oneShot
-	plan  *plan.Lookup
 	keys  []int // columns of the first side that give the keys
 	index []plan.IndexKey
 	limit int // rows and keys
@@ -95,7 +94,7 @@ func (x *oneShot) buildLookup(n *shotNode, l *plan.Lookup) error {
 	join, side := n.plan, l.Side
 	other := 1 - side
 	scan := scanBelow(join.Inputs[side])
-	lk := &lookup{x: x, plan: l, index: scan.Scan.Probe.Keys[:len(l.Keys)], late: side == 1, seen: map[string]struct{}{}}
+	lk := &lookup{x: x, index: scan.Scan.Probe.Keys[:len(l.Keys)], late: side == 1, seen: map[string]struct{}{}}
 	rows, _ := x.rowsOf(scan)
 	lk.limit = lookupLimit(rows)
 	of := [2][]int{join.Join.LeftKeys, join.Join.RightKeys}[other]
@@ -152,10 +151,10 @@ func (l *lookup) Process(_ int, c *types.Chunk, out op.Emitter) error {
 		return out.Emit(c)
 	}
 	l.rows += c.Rows()
-	if l.rows <= l.limit || !l.late {
+	if l.over = l.late && l.rows > l.limit; !l.over {
 		l.note(c)
+		l.over = len(l.seen) > l.limit
 	}
-	l.over = l.rows > l.limit && l.late || len(l.seen) > l.limit
 	switch {
 	case !l.late:
 		return out.Emit(c)

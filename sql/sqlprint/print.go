@@ -75,7 +75,7 @@ func Columns(cs []string) string {
 	if len(cs) == 0 {
 		return ""
 	}
-	return "(" + idents(cs) + ")"
+	return "(" + idents(cs, ", ") + ")"
 }
 
 func keys(ks []pgext.SortKey) string {
@@ -291,12 +291,15 @@ func fromItem(f pgext.FromItem) string {
 	return fmt.Sprintf("<%T>", f)
 }
 
-func names(ns []string) string {
+// names prints a name of several parts.
+func names(ns []string) string { return idents(ns, ".") }
+
+func idents(ns []string, between string) string {
 	var xs []string
 	for _, n := range ns {
 		xs = append(xs, lex.QuoteIdent(n))
 	}
-	return strings.Join(xs, ".")
+	return strings.Join(xs, between)
 }
 
 func exprs(xs []ast.ExprNode) string {
@@ -502,14 +505,6 @@ func Expr(e ast.ExprNode) string {
 	return fmt.Sprintf("<%T>", e)
 }
 
-func idents(ids []string) string {
-	var xs []string
-	for _, id := range ids {
-		xs = append(xs, lex.QuoteIdent(id))
-	}
-	return strings.Join(xs, ", ")
-}
-
 // clauses prints SEARCH and CYCLE.
 func clauses(c pgext.CTEClauses) string {
 	out := ""
@@ -518,10 +513,10 @@ func clauses(c pgext.CTEClauses) string {
 		if s.Breadth {
 			order = "BREADTH"
 		}
-		out += " SEARCH " + order + " FIRST BY " + idents(s.By) + " SET " + lex.QuoteIdent(s.Column)
+		out += " SEARCH " + order + " FIRST BY " + idents(s.By, ", ") + " SET " + lex.QuoteIdent(s.Column)
 	}
 	if y := c.Cycle; y != nil {
-		out += " CYCLE " + idents(y.By) + " SET " + lex.QuoteIdent(y.Mark) + " TO " + y.Value + " DEFAULT " + y.Default + " USING " + lex.QuoteIdent(y.Path)
+		out += " CYCLE " + idents(y.By, ", ") + " SET " + lex.QuoteIdent(y.Mark) + " TO " + y.Value + " DEFAULT " + y.Default + " USING " + lex.QuoteIdent(y.Path)
 	}
 	return out
 }
