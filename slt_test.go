@@ -33,7 +33,7 @@ func sltServer() slt.NewServer {
 
 // TestSLT runs every file in every mode, each on a database of its own.
 func TestSLT(t *testing.T) {
-	files, err := slt.Expand([]string{filepath.Join("testdata", "slt")})
+	files, err := slt.Expand([]string{filepath.Join("testdata", "slt"), filepath.Join("testdata", "nexmark")})
 	require.NoError(t, err)
 	modes, err := slt.ParseModes(*sltModes)
 	require.NoError(t, err)

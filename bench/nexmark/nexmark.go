@@ -1,5 +1,4 @@
-// Package nexmark holds the queries of the Nexmark benchmark in the dialect of streamdb, and the sources they read. q10, q12 and q13 are left
-// out: they need a file sink, processing time and a table from outside.
+// Package nexmark offers the queries of the Nexmark benchmark, which are in testdata/nexmark, two of windows alone, and what they read.
 package nexmark
 
 import (
@@ -8,29 +7,34 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	queries "github.com/streamdb/streamdb/testdata/nexmark"
 )
 
 //go:embed *.sql
-var files embed.FS
+var windows embed.FS
 
-// Query returns the SQL of a query: q0 … q22, or tumble.
+// Query returns the SQL of a query: q0 … q22, tumble or tumble_live.
 func Query(name string) (string, error) {
-	b, err := files.ReadFile(name + ".sql")
-	if err != nil {
-		return "", fmt.Errorf("unknown query %q: known are %s", name, strings.Join(Names(), ", "))
+	for _, files := range []embed.FS{queries.Queries, windows} {
+		if b, err := files.ReadFile(name + ".sql"); err == nil {
+			return string(b), nil
+		}
 	}
-	return string(b), nil
+	return "", fmt.Errorf("unknown query %q: known are %s", name, strings.Join(Names(), ", "))
 }
 
 // Names lists the queries, by number.
 func Names() []string {
-	entries, err := files.ReadDir(".")
-	if err != nil {
-		return nil
-	}
 	var out []string
-	for _, e := range entries {
-		out = append(out, strings.TrimSuffix(e.Name(), ".sql"))
+	for _, files := range []embed.FS{queries.Queries, windows} {
+		entries, err := files.ReadDir(".")
+		if err != nil {
+			return nil
+		}
+		for _, e := range entries {
+			out = append(out, strings.TrimSuffix(e.Name(), ".sql"))
+		}
 	}
 	number := func(n string) int {
 		if i, err := strconv.Atoi(strings.TrimPrefix(n, "q")); err == nil {
@@ -42,8 +46,8 @@ func Names() []string {
 	return out
 }
 
-// Sources returns the statements that make person, auction and bid. events counts all three kinds together, 0 for sources without end; rate
-// is the number of events per second of wall time, 0 for as fast as possible.
+// Sources returns the statements that make person, auction and bid, and the table side_input. events counts all three kinds together, 0 for sources without
+// end; rate is the number of events per second of wall time, 0 for as fast as possible.
 func Sources(events, rate int64) []string {
 	var out []string
 	for _, t := range []struct{ name, kind, columns string }{
@@ -58,5 +62,6 @@ func Sources(events, rate int64) []string {
 		}
 		out = append(out, fmt.Sprintf("CREATE SOURCE %s (%s, WATERMARK FOR date_time AS date_time - INTERVAL '4 seconds') WITH (%s)", t.name, t.columns, options))
 	}
-	return out
+	return append(out, "CREATE TABLE side_input (key bigint PRIMARY KEY, value varchar)",
+		"INSERT INTO side_input SELECT g, 'value ' || g FROM generate_series(0, 9999) g")
 }

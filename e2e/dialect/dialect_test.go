@@ -50,7 +50,7 @@ func corpus(t *testing.T) []string {
 			out = append(out, split(t, f)...)
 		}
 	}
-	files, err := filepath.Glob("../../testdata/slt/*.slt")
+	files, err := filepath.Glob("../../testdata/*/*.slt")
 	if err != nil || len(files) == 0 {
 		t.Fatal("no sqllogictest files", err)
 	}
@@ -105,6 +105,8 @@ func logicTest(t *testing.T, file string) []string {
 		case inside && (line == "" || line == "----"):
 			out = append(out, strings.TrimSuffix(strings.TrimSpace(strings.Join(stmt, "\n")), ";"))
 			inside = false
+		case inside && strings.HasPrefix(line, `\i `):
+			stmt = append(stmt, read(t, filepath.Join(filepath.Dir(file), line[len(`\i `):])))
 		case inside:
 			stmt = append(stmt, line)
 		}

@@ -34,7 +34,7 @@ var layers = []layer{
 	{[]string{"storage"}, "object stores and logs"},
 	{[]string{"types"}, "values, rows and chunks"},
 	{[]string{"internal/pgerr", "internal/failpoint", "internal/slt", "internal/archtest"}, "tools without knowledge of the product"},
-	{[]string{"bench", "docs", "tools"}, "measurements and texts; the product does not use them"},
+	{[]string{"bench", "testdata", "docs", "tools"}, "measurements and texts; the product does not use them"},
 }
 
 // exception lets one row import another that the order of layers alone would forbid or forbids one that it would allow.

@@ -29,6 +29,7 @@
 //	wait               repeats the following query until its first value is true: for rows that come from outside
 //	for $x in a b c    repeats the records up to endfor; also: loop $i FROM TO … endloop (TO excluded)
 //	include PATH       the records of another file
+//	\i PATH            in SQL or expected rows: the lines of another file
 //	hash-threshold N   see above
 //	halt               ignores the rest of the file
 //	skipif LABEL # reason, onlyif LABEL # reason

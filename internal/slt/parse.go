@@ -128,9 +128,9 @@ func (p *parser) directive(line string, words []string) error {
 		if len(words) != 2 || !isVariable(words[1]) {
 			return p.errorf(at, "let needs one $name")
 		}
-		r := &record{line: at + 1, kind: kindLet, name: words[1][1:], sql: p.text()}
-		if r.sql == "" {
-			return p.errorf(at, "let needs a query")
+		r := &record{line: at + 1, kind: kindLet, name: words[1][1:]}
+		if err := p.sql(r, "let needs a query"); err != nil {
+			return err
 		}
 		p.add(r)
 	case "append":
@@ -143,9 +143,9 @@ func (p *parser) directive(line string, words []string) error {
 		}
 		p.add(&record{line: at + 1, kind: kindAppend, name: words[1], want: p.lines[start:p.at]})
 	case "wait":
-		r := &record{line: at + 1, kind: kindWait, sql: p.text()}
-		if r.sql == "" {
-			return p.errorf(at, "wait needs a query")
+		r := &record{line: at + 1, kind: kindWait}
+		if err := p.sql(r, "wait needs a query"); err != nil {
+			return err
 		}
 		p.add(r)
 	case "hash-threshold":
@@ -192,12 +192,38 @@ func (p *parser) add(r *record) {
 }
 
 // text reads the lines of SQL up to an empty line, or to ----, which it leaves.
-func (p *parser) text() string {
+func (p *parser) text() (string, error) {
 	start := p.at
 	for p.at < len(p.lines) && strings.TrimSpace(p.lines[p.at]) != "" && strings.TrimRight(p.lines[p.at], " \t") != "----" {
 		p.at++
 	}
-	return strings.TrimSuffix(strings.TrimSpace(strings.Join(p.lines[start:p.at], "\n")), ";")
+	lines, err := p.filed(start)
+	return strings.TrimSuffix(strings.TrimSpace(strings.Join(lines, "\n")), ";"), err
+}
+
+// sql reads the SQL of a record; missing says what is wrong when there is none.
+func (p *parser) sql(r *record, missing string) (err error) {
+	if r.sql, err = p.text(); err == nil && r.sql == "" {
+		err = p.errorf(r.line-1, "%s", missing)
+	}
+	return err
+}
+
+// filed returns the lines from start on. Instead of a line \i PATH those of the file stand.
+func (p *parser) filed(start int) (out []string, err error) {
+	for i, line := range p.lines[start:p.at] {
+		words := strings.Fields(line)
+		if len(words) != 2 || words[0] != `\i` {
+			out = append(out, line)
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(filepath.Dir(p.file), words[1]))
+		if err != nil {
+			return nil, p.errorf(start+i, "%v", err)
+		}
+		out = append(out, splitLines(string(data))...)
+	}
+	return out, nil
 }
 
 func (p *parser) atResults() bool {
@@ -223,8 +249,8 @@ func (p *parser) statement(at int, line string, words []string) error {
 	default:
 		return p.errorf(at, "statement needs ok, count or error")
 	}
-	if r.sql = p.text(); r.sql == "" {
-		return p.errorf(at, "statement without SQL")
+	if err := p.sql(r, "statement without SQL"); err != nil {
+		return err
 	}
 	if p.atResults() {
 		return p.errorf(p.at, "a statement has no rows; use query")
@@ -273,22 +299,27 @@ func (p *parser) query(at int, line string, words []string) error {
 			}
 		}
 	}
-	if r.sql = p.text(); r.sql == "" {
-		return p.errorf(at, "query without SQL")
+	if err := p.sql(r, "query without SQL"); err != nil {
+		return err
 	}
 	r.first, r.last = p.at, p.at
 	if p.atResults() {
 		p.at++
 		r.first = p.at
 		for p.at < len(p.lines) && strings.TrimSpace(p.lines[p.at]) != "" {
-			r.want = append(r.want, p.lines[p.at])
 			p.at++
 		}
 		r.last = p.at
+		want, err := p.filed(r.first)
+		if err != nil {
+			return err
+		}
+		r.want = want
 	} else if !r.wantError {
 		return p.errorf(at, "query without ----")
 	}
 	p.add(r)
+	r.rewritable = r.rewritable && slices.Equal(r.want, p.lines[r.first:r.last])
 	return nil
 }
 

@@ -18,6 +18,28 @@ func parseText(t *testing.T, text string) ([]*record, error) {
 	return parseFile(path)
 }
 
+// SQL and rows may stand in files of their own, which rewriting leaves alone.
+func TestParseFiled(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		return path
+	}
+	write("q.sql", "-- all of it\nSELECT a\nFROM t;\n")
+	write("q.rows", "1\n2\n")
+	recs, err := parseFile(write("x.slt", "query I rowsort\n\\i q.sql\n----\n\\i q.rows\n\nquery I\n\\i q.sql\n----\n3\n"))
+	require.NoError(t, err)
+	require.Len(t, recs, 2)
+	require.Equal(t, "-- all of it\nSELECT a\nFROM t", recs[0].sql)
+	require.Equal(t, []string{"1", "2"}, recs[0].want)
+	require.False(t, recs[0].rewritable)
+	require.Equal(t, []string{"3"}, recs[1].want)
+	require.True(t, recs[1].rewritable)
+	_, err = parseFile(write("y.slt", "statement ok\n\\i none.sql\n"))
+	require.ErrorContains(t, err, "y.slt:2")
+}
+
 func TestParse(t *testing.T) {
 	recs, err := parseText(t, `# comment
 statement ok

@@ -40,7 +40,7 @@ const sourceTimeout = 10 * time.Second
 
 // Queries that mean something else in a view or that read what is not part of the database.
 var (
-	queryForm = regexp.MustCompile(`(?is)^\s*(SELECT|WITH|VALUES|\(\s*SELECT)\b`)
+	queryForm = regexp.MustCompile(`(?is)^(?:\s|--[^\n]*\n)*(SELECT|WITH|VALUES|\(\s*SELECT)\b`)
 	notAView  = regexp.MustCompile(`(?is)\b(pg_catalog|information_schema|pg_(?:class|type|attribute|namespace|settings|matviews|tables|views|stat\w*|backend_pid|sleep)\b|streamdb\.|now\s*\(|` +
 		`current_(?:date|time|timestamp|user|schema|schemas|setting|database|catalog)|localtime|localtimestamp|clock_timestamp|statement_timestamp|transaction_timestamp|` +
 		`timeofday|random\s*\(|setseed|gen_random_uuid|version\s*\(|session_user|regclass|txid_\w+|` +
