@@ -193,7 +193,7 @@ func (x *oneShot) buildInputs(n *shotNode) error {
 	}
 	for k := range n.plan.Inputs {
 		i := k
-		if n.plan.Kind == plan.KindJoin { // the left rows come last, so that the result has their order, as clients expect of small joins
+		if n.plan.Kind == plan.KindJoin || n.plan.Kind == plan.KindAsofJoin { // the left rows come last, so that the result has their order, as clients expect of small joins
 			i = len(n.plan.Inputs) - 1 - k
 		}
 		if err := x.build(n.plan.Inputs[i], n, i); err != nil {

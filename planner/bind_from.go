@@ -365,7 +365,12 @@ func (b *binder) join(j *pgext.Join, lat *scope, ev *env) (*node, *scope, error)
 		}
 	case j.On != nil:
 		x := &exprCtx{b: b, sc: sc, ev: ev, clause: "JOIN/ON"}
-		if n, err = x.on(n, j.On, pos); err != nil {
+		if j.Asof {
+			n, err = x.asof(n, j, pos)
+		} else {
+			n, err = x.on(n, j.On, pos)
+		}
+		if err != nil {
 			return nil, nil, err
 		}
 	}

@@ -58,6 +58,8 @@ func (b *binder) atMostOne(n *node) bool {
 		return b.atMostOne(n.in[0])
 	case opTopN:
 		return len(n.group) == 0 && !n.withTies && n.limit != nil && n.limit.Kind == expr.Const && n.limit.Const.Int <= 1 || b.atMostOne(n.in[0])
+	case opAsof:
+		return b.atMostOne(n.in[0])
 	case opJoin, opApply:
 		if n.jtype == plan.Semi || n.jtype == plan.Anti {
 			return b.atMostOne(n.in[0])
@@ -436,7 +438,7 @@ func (b *binder) notNullCol(n *node, id int) bool {
 				return b.notNullCol(n.in[0], id)
 			}
 		}
-	case opJoin, opApply:
+	case opJoin, opApply, opAsof:
 		for side, in := range n.in {
 			for _, c := range in.out() {
 				if c != id {

@@ -472,7 +472,7 @@ func (d *domain) push(n *node) (*node, map[int]int) {
 	}
 	var m map[int]int
 	switch n.op {
-	case opJoin:
+	case opJoin, opAsof:
 		return d.pushJoin(n, set, rename)
 	case opWork:
 		m = map[int]int{}
@@ -544,7 +544,7 @@ func (d *domain) pushJoin(n *node, set map[int]bool, rename func(map[int]int)) (
 	left, right := lf, rf
 	switch n.jtype {
 	case plan.Inner:
-		left = lf || !rf
+		left = lf || !rf || n.op == opAsof // the nearest row is one for each value
 	case plan.Left, plan.Semi, plan.Anti:
 		left = true
 	case plan.Right:

@@ -279,6 +279,8 @@ func (x *explainer) describe(n *plan.Node) (string, []string) {
 		return "Partial Aggregate", []string{labelled("Group By", columnList(in, n.PartialAgg.GroupBy)), labelled("Calls", callList(in, n.PartialAgg.Calls))}
 	case plan.KindJoin:
 		return x.join(n, state)
+	case plan.KindAsofJoin:
+		return x.asofJoin(n, state)
 	case plan.KindUnion:
 		return "Union All", nil
 	case plan.KindTopN:
@@ -440,14 +442,6 @@ func (x *explainer) join(n *plan.Node, state func(string) string) (string, []str
 		method = "Nested Loop"
 	}
 	name := map[plan.JoinType]string{plan.Inner: " Join", plan.Left: " Left Join", plan.Right: " Right Join", plan.Full: " Full Join", plan.Semi: " Semi Join", plan.Anti: " Anti Join"}[j.Type]
-	var conds []string
-	for i := range j.LeftKeys {
-		op := "="
-		if i < len(j.NullSafe) && j.NullSafe[i] {
-			op = "IS NOT DISTINCT FROM"
-		}
-		conds = append(conds, fmt.Sprintf("%s %s %s", l.Schema[j.LeftKeys[i]].Name, op, r.Schema[j.RightKeys[i]].Name))
-	}
 	residual := ""
 	if j.Residual != nil {
 		residual = expr.String(j.Residual, append(names(l), names(r)...))
@@ -457,7 +451,38 @@ func (x *explainer) join(n *plan.Node, state func(string) string) (string, []str
 		closing = "Forget: when both watermarks pass " + l.Schema[j.LeftKeys[*j.CloseKey]].Name
 		keeps = "rows of open windows of both inputs"
 	}
-	return method + name, []string{labelled("Keys", strings.Join(conds, ", ")), labelled("Condition", residual), closing, state(keeps)}
+	return method + name, []string{labelled("Keys", keyPairs(l, r, j.LeftKeys, j.RightKeys, j.NullSafe)), labelled("Condition", residual), closing, state(keeps)}
+}
+
+func (x *explainer) asofJoin(n *plan.Node, state func(string) string) (string, []string) {
+	j, l, r := n.AsofJoin, n.Inputs[0], n.Inputs[1]
+	title := "ASOF Join"
+	if j.Type == plan.Left {
+		title = "ASOF Left Join"
+	}
+	order := "the greatest"
+	if j.Op[0] == '<' {
+		order = "the least"
+	}
+	right := r.Schema[j.Right].Name
+	return title, []string{
+		labelled("Keys", keyPairs(l, r, j.LeftKeys, j.RightKeys, j.NullSafe)),
+		"Nearest: " + order + " " + right + " with " + l.Schema[j.Left].Name + " " + j.Op + " " + right,
+		state("all rows of both inputs, ordered"),
+	}
+}
+
+// keyPairs lists the equalities of a join.
+func keyPairs(l, r *plan.Node, lk, rk []int, nullSafe []bool) string {
+	var conds []string
+	for i := range lk {
+		op := "="
+		if i < len(nullSafe) && nullSafe[i] {
+			op = "IS NOT DISTINCT FROM"
+		}
+		conds = append(conds, fmt.Sprintf("%s %s %s", l.Schema[lk[i]].Name, op, r.Schema[rk[i]].Name))
+	}
+	return strings.Join(conds, ", ")
 }
 
 func (x *explainer) topN(n, in *plan.Node, state func(string) string) (string, []string) {

@@ -26,6 +26,7 @@ const (
 	opAgg
 	opJoin
 	opApply
+	opAsof // join that gives each left row the nearest right row; exprs are what is compared (see plan.AsofJoin), name is the operator
 	opUnion
 	opTopN
 	opOver
@@ -53,10 +54,10 @@ type node struct {
 	ordinal int
 	left    bool
 
-	cond  *expr.Expr   // filter, join, apply; nil = true
+	cond  *expr.Expr   // filter, join, apply; nil = true; asof: equalities
 	exprs []*expr.Expr // project, parallel to cols
 
-	jtype plan.JoinType // join, apply
+	jtype plan.JoinType // join, apply, asof
 
 	group  []int // agg, topn
 	global bool  // agg: exactly one row
@@ -177,7 +178,7 @@ func (n *node) appendOut(out []int) []int {
 		for _, c := range n.over {
 			out = append(out, c.id)
 		}
-	case opJoin, opApply:
+	case opJoin, opApply, opAsof:
 		out = n.in[0].appendOut(out)
 		if n.jtype != plan.Semi && n.jtype != plan.Anti {
 			out = n.in[1].appendOut(out)

@@ -283,6 +283,8 @@ func (ph *physical) build(n *node, want map[int]bool) *phys {
 		return ph.agg(n)
 	case opJoin:
 		return ph.join(n, want, need)
+	case opAsof:
+		return ph.asofJoin(n, want, need)
 	case opUnion:
 		return ph.union(n)
 	case opTopN:

@@ -50,10 +50,6 @@ func (ph *physical) joinKey(c *expr.Expr, l, r map[int]bool) (joinKey, bool) {
 		return k, false
 	}
 	k.l, k.r = c.Args[0], c.Args[1]
-	onSide := func(e *expr.Expr, set map[int]bool) bool {
-		some, all := refs(e, set)
-		return some && all
-	}
 	switch {
 	case onSide(k.l, l) && onSide(k.r, r):
 	case onSide(k.l, r) && onSide(k.r, l):

@@ -394,6 +394,15 @@ func (o *optimizer) push(n *node, preds []*expr.Expr) *node {
 		return here(rest)
 	case opJoin:
 		return o.pushJoin(n, preds)
+	case opAsof:
+		// Fewer left rows are fewer results; fewer right rows would be other ones.
+		l, r := toSet(n.in[0].out()), toSet(n.in[1].out())
+		if !o.off(ruleOuterJoins) {
+			o.simplifyOuter(n, preds, l, r)
+		}
+		down, rest := through(l)
+		n.in[0], n.in[1] = o.push(n.in[0], down), o.push(n.in[1], nil)
+		return here(rest)
 	case opAgg:
 		if n.global || len(n.group) == 0 {
 			n.in[0] = o.push(n.in[0], nil)

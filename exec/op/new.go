@@ -31,6 +31,8 @@ func New(node *plan.Node) (Operator, error) {
 		return &partialAggOp{base: b}, nil
 	case plan.KindJoin:
 		return &joinOp{base: b}, nil
+	case plan.KindAsofJoin:
+		return &asofJoinOp{base: b}, nil
 	case plan.KindUnion:
 		return &unionOp{base: b}, nil
 	case plan.KindTopN:

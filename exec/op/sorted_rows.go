@@ -39,8 +39,13 @@ func (r *sortedRow) row() []byte      { return r.key[r.ends[2]:] }
 func (r *sortedRow) orderKey() []byte { return r.key[:r.ends[1]] }
 
 func (s *sortedRows) open(ctx *Context, node *plan.Node, number uint32) error {
-	s.ctx, s.node, s.types = ctx, node, ctx.InputTypes[0]
-	s.tie = inputKey(node, 0, len(s.types))
+	return s.openPort(ctx, node, number, 0)
+}
+
+// openPort is open for rows of one of several inputs.
+func (s *sortedRows) openPort(ctx *Context, node *plan.Node, number uint32, port int) error {
+	s.ctx, s.node, s.types = ctx, node, ctx.InputTypes[port]
+	s.tie = inputKey(node, port, len(s.types))
 	var err error
 	s.table, err = openTable(ctx, node, number, orderedMode)
 	return err

@@ -60,6 +60,7 @@ const (
 	KindAgg         Kind = "agg"         // (1) hash aggregation; no aggregates = DISTINCT
 	KindPartialAgg  Kind = "partial_agg" // (1) sums of the rows of a chunk, to be added up by the aggregation behind an exchange
 	KindJoin        Kind = "join"        // (2)
+	KindAsofJoin    Kind = "asof_join"   // (2) each left row with the nearest right row
 	KindUnion       Kind = "union"       // (n) UNION ALL: inputs have equal schemas; the planner adds the branch number to the key
 	KindTopN        Kind = "topn"        // (1) ORDER BY … LIMIT per group; also sort (no limit) in one-shot plans
 	KindOver        Kind = "over"        // (1) window functions: input columns, then one per call
@@ -98,6 +99,7 @@ type Node struct {
 	Agg         *Agg         `json:"agg,omitempty"`
 	PartialAgg  *PartialAgg  `json:"partial_agg,omitempty"`
 	Join        *Join        `json:"join,omitempty"`
+	AsofJoin    *AsofJoin    `json:"asof_join,omitempty"`
 	TopN        *TopN        `json:"topn,omitempty"`
 	Over        *Over        `json:"over,omitempty"`
 	Recompute   *Recompute   `json:"recompute,omitempty"`
@@ -329,6 +331,20 @@ type Join struct {
 	CloseKey *int `json:"close_key,omitempty"`
 	// Lookups (one-shot plans) are the sides that need not be read whole when the other one is small: rows that match nothing do not count.
 	Lookups []Lookup `json:"lookups,omitempty"`
+}
+
+// AsofJoin gives each left row at most one right row: of those with equal keys (NULL never matches unless NullSafe) that satisfy "left Op right" the one
+// whose Right is nearest to Left, of several the first one by the stream key of the right input. Left and Right are columns of one type. Output =
+// Output columns of left++right, all when nil.
+type AsofJoin struct {
+	Type      JoinType `json:"type"` // Inner or Left
+	LeftKeys  []int    `json:"left_keys"`
+	RightKeys []int    `json:"right_keys"`
+	NullSafe  []bool   `json:"null_safe,omitempty"`
+	Left      int      `json:"left"`
+	Right     int      `json:"right"`
+	Op        string   `json:"op"` // <, <=, > or >=
+	Output    []int    `json:"output,omitempty"`
 }
 
 // Lookup says that the scan at the bottom of a side of a join can be narrowed to the rows with the keys of the other side: of the first keys of

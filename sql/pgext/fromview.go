@@ -165,6 +165,8 @@ func joinOf(j *ast.Join) *Join {
 		switch n, a := Marker(j.On.Expr); n {
 		case MarkFullJoin:
 			out.Kind, out.On, out.Pos = FullJoin, a[0], j.On.Expr.OriginTextPosition()
+		case MarkAsofJoin:
+			out.Asof, out.On, out.Pos = true, a[0], j.On.Expr.OriginTextPosition()
 		case MarkNaturalFullJoin:
 			out.Kind, out.On, out.Natural = FullJoin, nil, true
 		case MarkFullJoinUsing, MarkJoinUsing:

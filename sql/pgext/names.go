@@ -99,6 +99,7 @@ const (
 	MarkFullJoinUsing   = "full_join_using"   // (alias or NULL, columns)
 	MarkNaturalFullJoin = "natural_full_join" // ()
 	MarkJoinUsing       = "join_using"        // (alias, columns)
+	MarkAsofJoin        = "asof"              // (p), also of a plain join
 
 	// The only select item of a FROM wrapper, LATERAL (SELECT marker(..) [FROM inner]) AS alias (columns).
 	MarkRelation      = "relation"       // ()

@@ -257,6 +257,7 @@ type (
 	// Join is left join right.
 	Join struct {
 		Kind        JoinKind
+		Asof        bool // inner or left
 		Left, Right FromItem
 		Natural     bool
 		On          ast.ExprNode

@@ -276,6 +276,9 @@ func fromItem(f pgext.FromItem) string {
 		if f.Natural {
 			kind = "NATURAL " + kind
 		}
+		if f.Asof {
+			kind = "ASOF " + kind
+		}
 		out := "(" + fromItem(f.Left) + " " + kind + " " + fromItem(f.Right)
 		if f.On != nil {
 			out += " ON " + Expr(f.On)

@@ -99,6 +99,8 @@ SELECT * FROM tumble(bid, date_time, INTERVAL '10' SECOND)
 SELECT window_start, count(*) FROM hop(s.bid, ts, interval '1' minute, interval '5 minutes') AS w GROUP BY window_start
 SELECT * FROM s JOIN v FOR SYSTEM_TIME AS OF PROCTIME() AS x ON s.a = x.a
 SELECT $1, $2::int FROM t LIMIT $3
+SELECT * FROM l ASOF JOIN r ON l.k = r.k AND l.t >= r.t ASOF LEFT OUTER JOIN s AS x (a, b) ON l.t < x.b
+SELECT asof.a FROM t AS asof JOIN asof x ON asof.a = x.a
 SELECT 0x1F AS a, 1_000 AS b
 SELECT double precision '1.5', character varying(3) 'abc', timestamp with time zone '2024-01-01', double FROM t
 SELECT (a)[1][2], a[2:3][1:1] FROM t

@@ -28,7 +28,7 @@ func (p *Parser) wrap(pos int, kind string, args []*frag, inner, alias, cols *fr
 func (p *Parser) alias() (alias, cols *frag) {
 	if p.Accept("as") {
 		alias = ident(p.ColID())
-	} else if p.Cur().IsName("UC") && !p.IsN("emit", "on", "window") {
+	} else if p.Cur().IsName("UC") && !p.IsN("emit", "on", "window") && !p.asofAhead() {
 		alias = ident(p.Next())
 	} else {
 		return nil, nil
@@ -210,7 +210,7 @@ func (p *Parser) funcTable(pos int, kind string, fs []*frag) *frag {
 	var alias, cols *frag
 	if p.Accept("as") {
 		alias = ident(p.ColID())
-	} else if p.Cur().IsName("UC") && !p.IsN("emit", "on", "window") {
+	} else if p.Cur().IsName("UC") && !p.IsN("emit", "on", "window") && !p.asofAhead() {
 		alias = ident(p.Next())
 	}
 	if alias != nil && p.Is("(") {

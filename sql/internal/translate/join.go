@@ -1,12 +1,28 @@
 package translate
 
 import (
+	"strings"
+
 	"github.com/streamdb/streamdb/sql/pgext"
 )
 
 // joinAhead reports whether a join begins at the cursor.
 func (p *Parser) joinAhead() bool {
-	return p.Any("join", "inner", "left", "right", "full", "cross", "natural")
+	return p.Any("join", "inner", "left", "right", "full", "cross", "natural") || p.asofAhead()
+}
+
+// asofAhead reports whether ASOF stands before a join: it is no keyword, so a relation's alias of that name needs AS there.
+func (p *Parser) asofAhead() bool {
+	if !p.Is(pgext.MarkAsofJoin) {
+		return false
+	}
+	next := p.Peek(1)
+	for _, w := range [...]string{"join", "inner", "left", "right", "full", "cross", "natural"} {
+		if next.Is(w) {
+			return true
+		}
+	}
+	return false
 }
 
 // joins parses the joins behind l.
@@ -20,6 +36,12 @@ func (p *Parser) joins(l *frag) *frag {
 // join parses one join behind its left side.
 func (p *Parser) join(l *frag) *frag {
 	t := p.Cur()
+	asof := p.asofAhead()
+	if asof {
+		if p.I++; p.Any("right", "full", "cross", "natural") {
+			p.Unsupported("ASOF "+strings.ToUpper(p.Cur().Val)+" JOIN", "ASOF JOIN and ASOF LEFT JOIN are. If asof is an alias, write AS before it.")
+		}
+	}
 	natural := p.Accept("natural")
 	kind := ""
 	switch {
@@ -59,8 +81,12 @@ func (p *Parser) join(l *frag) *frag {
 		x := p.expr(0)
 		if full {
 			x = ext(t.Pos, pgext.MarkFullJoin, x)
+		} else if asof {
+			x = ext(t.Pos, pgext.MarkAsofJoin, x)
 		}
 		qual = seq(0, lit(" ON "), x)
+	case asof:
+		p.Unsupported("ASOF JOIN without ON", "Write for example ON l.key = r.key AND l.time >= r.time.")
 	case p.Accept("using"):
 		cols := p.nameList()
 		var using *frag
