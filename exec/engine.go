@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,6 +45,8 @@ type Config struct {
 	// Fetch makes a completed state's files local; nil: they always are.
 	Fetch     func(context.Context, *checkpoint.JobState) (*state.Snapshot, error)
 	ChunkRows int // rows per chunk that sources and scans make; at most types.MaxChunkRows
+	// Reserve makes durable that epochs up to the given one may have been told to clients; nil: nothing outlives the process.
+	Reserve func(through uint64) error
 	// Now is the clock of temporal filters; nil: time.Now.
 	Now func() time.Time
 }
@@ -82,6 +85,9 @@ type Engine struct {
 	holdMu sync.Mutex
 	holds  map[uint64]int // epochs that transaction blocks see, with their number
 
+	temporaries atomic.Uint64 // temporary jobs made so far
+	reserved    reservation
+
 	low     atomic.Uint64 // cached lowEpoch
 	lowAt   atomic.Int64  // when it was computed, monotonic ns
 	started time.Time
@@ -89,6 +95,9 @@ type Engine struct {
 
 // New makes an engine; nothing runs yet. The clock continues after startEpoch.
 func New(cfg Config, startEpoch uint64, tablesFrom *state.Snapshot) (*Engine, error) {
+	if err := removeTemporary(cfg.Dir); err != nil {
+		return nil, err
+	}
 	e := &Engine{cfg: cfg, rels: map[uint64]*Relation{}, jobs: map[uint64]*Job{}, started: time.Now()}
 	e.life, e.end = context.WithCancel(context.Background())
 	e.clock = newClock(e, startEpoch)
@@ -129,7 +138,7 @@ func (e *Engine) Start(acker Acker) {
 // Close stops all jobs and the clock and closes the state. Nothing is checkpointed here.
 func (e *Engine) Close() error {
 	e.end()
-	for _, j := range e.Jobs() {
+	for _, j := range e.allJobs() {
 		j.Stop()
 	}
 	e.clock.stop()
@@ -141,7 +150,7 @@ func (e *Engine) Close() error {
 		r.releaseVersions()
 	}
 	err := e.tables.store.Close()
-	for _, j := range e.Jobs() {
+	for _, j := range e.allJobs() {
 		if cerr := j.closeStore(); err == nil {
 			err = cerr
 		}
@@ -181,8 +190,12 @@ func (e *Engine) Job(id uint64) (*Job, bool) {
 	return j, ok
 }
 
-// Jobs returns all jobs, in no order.
+// Jobs returns all jobs but temporary ones, in no order.
 func (e *Engine) Jobs() []*Job {
+	return slices.DeleteFunc(e.allJobs(), func(j *Job) bool { return j.Spec.Temporary })
+}
+
+func (e *Engine) allJobs() []*Job {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	out := make([]*Job, 0, len(e.jobs))
@@ -204,7 +217,7 @@ func (e *Engine) Participants() []checkpoint.Participant {
 func (e *Engine) newRelation(id uint64, name string, schema types.Schema, key []int, grouped bool, closed uint64) *Relation {
 	r := &Relation{
 		ID: id, Name: name, Schema: schema, Types: schema.Types(), Key: key, Grouped: grouped, MaxPar: e.cfg.MaxPar,
-		Log: changelog.New(closed, e.cfg.ChangeLog), engine: e,
+		Log: changelog.New(closed, e.cfg.ChangeLog), engine: e, gone: make(chan struct{}),
 	}
 	r.form.Store(newForm(schema, key, &types.RowLayout{Types: r.Types}))
 	return r
@@ -271,7 +284,7 @@ func (e *Engine) Flush(ctx context.Context) error {
 
 // wakeSources tells the drivers of jobs with sources that an epoch was closed.
 func (e *Engine) wakeSources() {
-	for _, j := range e.Jobs() {
+	for _, j := range e.allJobs() {
 		if j.hasSources {
 			j.poke()
 		}

@@ -44,6 +44,7 @@ type JobSpec struct {
 	Backend     state.BackendType
 	Format      *types.Format // text forms and time zone of expressions; nil: the defaults
 	Raise       bool          // on_error = raise: readers get the first error instead of a warning
+	Temporary   bool          // it belongs to a subscription: it takes part in no checkpoint, and its first failure ends it
 }
 
 // Job is the running graph of one relation. It owns its goroutines, its state store, and its part of checkpoints.

@@ -31,7 +31,8 @@ type Relation struct {
 	IndexOf *Relation
 
 	engine *Engine
-	job    *Job // nil for tables
+	gone   chan struct{} // closed when it is dropped
+	job    *Job          // nil for tables
 	form   atomic.Pointer[rowForm]
 
 	mu       sync.Mutex

@@ -178,6 +178,10 @@ func (j *Job) supervise() {
 		if stopped {
 			return
 		}
+		if j.Spec.Temporary {
+			j.giveUp(r, err)
+			return
+		}
 		if !errors.Is(err, errRestart) {
 			if time.Since(began) > restartForget {
 				backoff = restartFirst
@@ -223,6 +227,23 @@ func (j *Job) ended(r *run, err error) (stopped bool) {
 	return stopped
 }
 
+// giveUp ends a job for good after its run has failed.
+func (j *Job) giveUp(r *run, err error) {
+	r.detach()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.status.Store(int32(JobStopped))
+	if errors.Is(err, errRestart) {
+		err = pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "a view that %s reads was started again from its last checkpoint", j.Spec.Name)
+	}
+	j.lastErr = err
+	close(j.hopeless)
+	if !j.stopped {
+		j.stopped = true
+		close(j.stopCh)
+	}
+}
+
 func (j *Job) failed(err error, ranWell bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -258,8 +279,12 @@ func (e *Engine) restart(jobs []*Job, first *run) {
 		k.mu.Lock()
 		r, stopped := k.run, k.stopped
 		k.mu.Unlock()
-		if !stopped {
-			group, runs, ids = append(group, k), append(runs, r), append(ids, k.Spec.ID)
+		if stopped {
+			continue
+		}
+		group, runs = append(group, k), append(runs, r)
+		if !k.Spec.Temporary {
+			ids = append(ids, k.Spec.ID)
 		}
 	}
 	for i, k := range group {
@@ -271,7 +296,7 @@ func (e *Engine) restart(jobs []*Job, first *run) {
 	}
 	m, err := e.acker.Restart(e.life, ids)
 	for i, k := range group {
-		if k.isStopped() {
+		if k.isStopped() || k.Spec.Temporary {
 			continue
 		}
 		err := err
@@ -304,7 +329,7 @@ func (e *Engine) withReaders(jobs []*Job) []*Job {
 	for _, j := range jobs {
 		in[j] = true
 	}
-	all := e.Jobs()
+	all := e.allJobs()
 	slices.SortFunc(all, func(a, b *Job) int { return cmp.Compare(a.Spec.ID, b.Spec.ID) }) // readers are younger than what they read
 	var out []*Job
 	for _, k := range all {

@@ -426,6 +426,9 @@ func (r *run) firstChange(limit uint64) (first uint64, has bool) {
 
 // nextCheckpoint returns the barrier of the first checkpoint in (done, limit], asked for or still to be.
 func (r *run) nextCheckpoint(limit uint64) (checkpoint.Barrier, bool) {
+	if r.job.Spec.Temporary {
+		return checkpoint.Barrier{}, false
+	}
 	b, ok := r.job.nextWanted(r.done, limit)
 	if cp, known := r.engine.clock.checkpointIn(r.done, limit); known && (!ok || cp.epoch < b.Epoch) {
 		b, ok = checkpoint.Barrier{Epoch: cp.epoch, Checkpoint: cp.id, Kind: checkpoint.KindCheckpoint, Triggered: cp.at}, true
@@ -529,7 +532,11 @@ func (r *run) publish(b checkpoint.Barrier, firstChange uint64) {
 func (r *run) passed(epoch uint64) {
 	r.done = epoch
 	for _, rd := range r.readers {
-		rd.Consumed(epoch)
+		if r.job.Spec.Temporary { // it never goes back
+			rd.Durable(epoch)
+		} else {
+			rd.Consumed(epoch)
+		}
 	}
 }
 

@@ -171,6 +171,7 @@ func (e *Engine) forget(id uint64) {
 	if r == nil {
 		return
 	}
+	close(r.gone)
 	r.releaseVersions()
 	e.progress.notify()
 }

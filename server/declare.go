@@ -28,6 +28,9 @@ type declared struct {
 // declare runs DECLARE … CURSOR.
 func (d *dispatch) declare(st *sql.Declare) error {
 	ss := d.ss
+	if st.Subscribe != nil {
+		return d.declareSubscription(st)
+	}
 	locking := st.Query.Locking()
 	readOnly := func(code pgerr.Code, before, verdict, what string) error {
 		return pgerr.Newf(code, "DECLARE %s ... %s is not %s", before, locking, verdict).WithDetail("%s cursors must be READ ONLY.", what)
@@ -97,6 +100,12 @@ func (d *dispatch) fetch(st *sql.Fetch) error {
 	}
 	if p == d.portal {
 		return pgerr.Newf(pgerr.InvalidCursorState, "portal %q is running", p.name)
+	}
+	if p.sub != nil {
+		return d.fetchChanges(st, p)
+	}
+	if len(st.Options) > 0 {
+		return pgerr.Newf(pgerr.FeatureNotSupported, "cursor %q is no subscription: FETCH takes no options", p.name).At(st.Options[0].Pos)
 	}
 	if err := ss.open(p); err != nil {
 		return err
@@ -184,8 +193,10 @@ func (ss *session) holdCursors(ctx context.Context) error {
 		if p.sql == nil || !p.sql.hold || p.sql.held {
 			continue
 		}
-		if err := p.cur.readAll(ctx); err != nil {
-			return err
+		if p.sub == nil {
+			if err := p.cur.readAll(ctx); err != nil {
+				return err
+			}
 		}
 		p.sql.held = true
 	}

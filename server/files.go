@@ -12,13 +12,15 @@ import (
 	"github.com/streamdb/streamdb/internal/pgerr"
 )
 
-// The local copy of the catalog, and the settings changed by ALTER SYSTEM: magic, version u16, crc32c u32, length u32, JSON. They are
+// The local copy of the catalog, the settings changed by ALTER SYSTEM, and the newest epoch that may have been told to clients: magic, version u16, crc32c u32, length u32, JSON. They are
 // replaced by rename, so they are always whole.
 const (
 	catalogFile    = "catalog"
 	catalogMagic   = "SDBCAT"
 	settingsFile   = "settings"
 	settingsMagic  = "SDBSET"
+	epochsFile     = "epochs"
+	epochsMagic    = "SDBEPO"
 	catalogVersion = 1
 	catalogHeader  = len(catalogMagic) + 2 + 4 + 4
 )

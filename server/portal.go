@@ -6,6 +6,7 @@ import (
 
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/pgwire"
+	"github.com/streamdb/streamdb/sql"
 	"github.com/streamdb/streamdb/types"
 )
 
@@ -72,12 +73,15 @@ func (ss *session) executePortal(ctx context.Context, p *portal, maxRows int, w 
 		}
 		return w.CommandComplete("SELECT 0")
 	}
-	if maxRows > 0 && p.stmt.columns != nil || p.cur != nil {
+	if maxRows > 0 && p.stmt.columns != nil || p.cur != nil || p.sub != nil {
 		if ss.tx.failed {
 			return errAborted()
 		}
 		ctx, cancel := ss.withTimeout(ctx)
 		defer cancel()
+		if st, ok := p.stmt.stmt.(*sql.Subscribe); ok {
+			return ss.pageChanges(ctx, p, st, maxRows, w)
+		}
 		return ss.page(ctx, p, maxRows, w)
 	}
 	p.done = true
@@ -112,8 +116,9 @@ type portal struct {
 	at      time.Time // when it was made
 	depth   int       // savepoints there were
 	done    bool
-	failed  bool      // a FETCH from it: it gives no more rows
-	cur     *cursor   // nil until it is fetched in parts
+	failed  bool    // a FETCH from it: it gives no more rows
+	cur     *cursor // nil until it is fetched in parts
+	sub     *subscription
 	sql     *declared // of DECLARE, nil for a portal of the protocol
 }
 
@@ -121,6 +126,10 @@ func (p *portal) close() {
 	if p.cur != nil {
 		p.cur.close()
 		p.cur = nil
+	}
+	if p.sub != nil {
+		p.sub.close()
+		p.sub = nil
 	}
 }
 

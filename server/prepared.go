@@ -144,7 +144,16 @@ func (ss *session) plan(p *prepared) error {
 		}
 	case *sql.Show:
 		columns = ss.showColumns(st)
+	case *sql.Subscribe:
+		t, err := ss.subscribed(st)
+		if err != nil {
+			return err
+		}
+		columns = t.columns
 	case *sql.Declare:
+		if st.Subscribe != nil {
+			break
+		}
 		q, err := planner.PlanQuery(st.Query, o)
 		if err != nil {
 			return err

@@ -97,6 +97,8 @@ type Server struct {
 	channels   channels
 	locks      lockManager
 	started    time.Time
+	stopping   context.Context //nolint:containedctx // ends when sessions are asked to
+	stop       context.CancelFunc
 	configured atomic.Int64 // when rules and certificates were last read, µs since 2000-01-01 UTC
 	ready      atomic.Bool
 	statements atomic.Int64
@@ -128,6 +130,7 @@ func Open(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, log: cfg.Logger, registry: functions.Builtins(), started: time.Now(), fatal: make(chan error, 1)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.stopping, s.stop = context.WithCancel(s.ctx)
 	if err := s.open(ctx); err != nil {
 		return nil, errors.Join(err, s.release())
 	}
@@ -319,7 +322,7 @@ func (s *Server) restore(ctx context.Context, m *checkpoint.Manifest) error {
 	s.engine, err = exec.New(exec.Config{
 		Dir: s.cfg.DataDir, Shared: s.shared, Lib: s.registry, Connectors: s.cfg.Connectors, Logger: s.log, Failpoints: s.cfg.Failpoints,
 		WAL: s.wal, EpochInterval: s.cfg.EpochInterval, MaxPar: state.DefaultMaxParallelism, ChangeLog: max(s.cfg.Memory/changeLogShare, minChangeLog),
-		Backend: backend, ChunkRows: s.settings.chunkRows(),
+		Backend: backend, ChunkRows: s.settings.chunkRows(), Reserve: s.reserveEpochs(),
 		Fetch: func(ctx context.Context, js *checkpoint.JobState) (*state.Snapshot, error) {
 			return s.coord.Fetch(ctx, js, filepath.Join(s.cfg.DataDir, "jobs", fmt.Sprint(js.Job)))
 		},
@@ -362,6 +365,9 @@ func (s *Server) restore(ctx context.Context, m *checkpoint.Manifest) error {
 		}
 	}
 	if _, err := s.engine.Replay(tableEpoch); err != nil {
+		return err
+	}
+	if err := s.skipReserved(); err != nil {
 		return err
 	}
 	for _, o := range s.catalog.Snapshot().Objects() {
@@ -450,6 +456,7 @@ func (s *Server) Ready() bool { return s.ready.Load() }
 func (s *Server) Close(ctx context.Context) error {
 	s.closeOne.Do(func() {
 		s.ready.Store(false)
+		s.stop()
 		grace, cancel := context.WithTimeout(ctx, shutdownGrace)
 		defer cancel()
 		err := s.wire.Shutdown(grace)

@@ -54,6 +54,8 @@ func (d *dispatch) statement(st sql.Statement) error {
 		return d.change(st)
 	case *sql.Copy:
 		return d.copy(st)
+	case *sql.Subscribe:
+		return d.subscribe(st)
 	case *sql.Declare:
 		return d.declare(st)
 	case *sql.Listen:

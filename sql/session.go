@@ -410,6 +410,11 @@ func (p *parser) declare() Statement {
 				p.Expect("hold")
 			}
 			p.Expect("for")
+			if start := p.I; p.Accept("subscribe") {
+				s.Subscribe = p.subscribe()
+				p.finish(s.Subscribe, start)
+				return s
+			}
 			s.Query = p.fullQuery()
 			return s
 		}
@@ -452,6 +457,9 @@ func (p *parser) fetch(move bool) Statement {
 		p.Accept("in")
 	}
 	f.Name = p.ColID().Val
+	if p.Is("with") {
+		f.Options = p.options()
+	}
 	return f
 }
 

@@ -152,6 +152,22 @@ type Declare struct {
 	NoScroll    bool
 	Hold        bool
 	Query       *Query
+	Subscribe   *Subscribe // instead of Query
+}
+
+// Subscribe is SUBSCRIBE [TO] name | (query) [WITH (..)] [AS OF epoch] [UP TO epoch].
+type Subscribe struct {
+	Base
+	Name       Name   // when there is no Query
+	Query      *Query // nil when a relation is named
+	Options    []Option
+	AsOf, UpTo *Epoch
+}
+
+// Epoch is the number of an epoch in a statement.
+type Epoch struct {
+	Number uint64
+	Pos    int
 }
 
 // FetchDirection is the direction of FETCH and MOVE.
@@ -173,6 +189,7 @@ type Fetch struct {
 	Count     int64
 	All       bool
 	Name      string
+	Options   []Option
 }
 
 // Close is CLOSE name|ALL.

@@ -34,6 +34,9 @@ func (p *parser) streamStatement(t *lex.Token) Statement {
 	case "recover":
 		p.I++
 		return &Recover{}
+	case "subscribe":
+		p.I++
+		return p.subscribe()
 	case "cancel":
 		p.I++
 		return p.cancelJobs()
@@ -150,6 +153,37 @@ func (p *parser) explain() Statement {
 	return e
 }
 
+// subscribe parses what follows SUBSCRIBE.
+func (p *parser) subscribe() *Subscribe {
+	s := &Subscribe{}
+	p.Accept("to")
+	if p.ParenSelect() {
+		s.Query = p.fullQuery()
+	} else {
+		s.Name = p.name()
+	}
+	if p.Is("with") {
+		s.Options = p.options()
+	}
+	if p.Accept("as", "of") {
+		s.AsOf = p.epoch()
+	}
+	if p.Accept("up", "to") {
+		s.UpTo = p.epoch()
+	}
+	return s
+}
+
+func (p *parser) epoch() *Epoch {
+	e := &Epoch{Pos: p.Cur().Pos}
+	n := p.bigint()
+	if n < 0 {
+		lex.Fail(pgerr.InvalidParameterValue, e.Pos, "an epoch must not be negative")
+	}
+	e.Number = uint64(n)
+	return e
+}
+
 func boolToInt(b bool) int {
 	if b {
 		return 1
@@ -193,7 +227,7 @@ func (p *parser) copy() Statement {
 	}
 	if p.Is("(") {
 		p.I++
-		if !p.StartsQuery() && !p.Any("insert", "update", "delete") {
+		if !p.StartsQuery() && !p.Any("insert", "update", "delete", "subscribe") {
 			p.Syntax()
 		}
 		c.Query = p.inner()

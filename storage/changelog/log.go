@@ -50,7 +50,9 @@ type Reader struct {
 	// durable: what the reader's completed checkpoint covers; entries up to the minimum over all readers may go. consumed: what it has
 	// read. durable ≤ consumed.
 	durable, consumed uint64
+	follows           bool
 	detached          atomic.Bool
+	undone            atomic.Bool
 }
 
 // Attach registers a reader that has everything up to epoch from. It fails (ok = false) when entries after from are gone already: the
@@ -70,6 +72,16 @@ func (l *Log) Join(wake func()) *Reader {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.attach(l.closed, wake)
+}
+
+// Follow is Join for a reader that cannot take back what it has read: where the relation starts again from an epoch before that, the reader is
+// detached, and Undone.
+func (l *Log) Follow(wake func()) *Reader {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := l.attach(l.closed, wake)
+	r.follows = true
+	return r
 }
 
 func (l *Log) attach(from uint64, wake func()) *Reader {
@@ -112,6 +124,11 @@ func (r *Reader) Consumed(e uint64) {
 // Detached reports whether the log gave up on this reader because it lagged beyond the limit.
 func (r *Reader) Detached() bool {
 	return r.detached.Load()
+}
+
+// Undone reports whether the reader was detached because what it has read is made again, perhaps otherwise.
+func (r *Reader) Undone() bool {
+	return r.undone.Load()
 }
 
 // HasReaders reports whether anyone wants the changes: without readers nothing needs to be kept.
@@ -287,6 +304,7 @@ func (l *Log) Range(after, through uint64) (es []Entry, ok bool) {
 func (l *Log) Reset(e uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.undo()
 	l.clearOpen()
 	n := l.after(e)
 	for i := n; i < len(l.entries); i++ {
@@ -303,12 +321,23 @@ func (l *Log) Reset(e uint64) {
 func (l *Log) Break(e uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.undo()
 	l.clearOpen()
 	for r := range l.readers {
 		l.giveUp(r)
 	}
 	l.entries, l.bytes = nil, 0
 	l.closed, l.base = e, e+1
+}
+
+// undo detaches the readers that cannot go back. Callers hold mu.
+func (l *Log) undo() {
+	for r := range l.readers {
+		if r.follows {
+			r.undone.Store(true)
+			l.giveUp(r)
+		}
+	}
 }
 
 func (l *Log) clearOpen() {

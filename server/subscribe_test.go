@@ -1,0 +1,240 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+)
+
+// changes removes the epochs from the rows of a subscription, which must ascend.
+func changes(t *testing.T, rows []string) []string {
+	t.Helper()
+	last := int64(0)
+	out := make([]string, 0, len(rows))
+	for _, r := range rows {
+		epoch, rest, _ := strings.Cut(r, "|")
+		n, err := strconv.ParseInt(epoch, 10, 64)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, n, last)
+		last = n
+		out = append(out, rest)
+	}
+	return out
+}
+
+func TestSubscribeGivesSnapshotThenChanges(t *testing.T) {
+	d := open(t)
+	s := d.connect()
+	s.must("CREATE TABLE t (id int PRIMARY KEY, v text)", "INSERT INTO t VALUES (1, 'a'), (2, NULL)",
+		"DECLARE c CURSOR WITH HOLD FOR SUBSCRIBE TO t")
+	require.Equal(t, []string{"1|1|a", "1|2|NULL"}, changes(t, s.rows("FETCH ALL FROM c")))
+	require.Empty(t, s.rows("FETCH ALL FROM c"))
+	s.must("INSERT INTO t VALUES (3, 'c')", "UPDATE t SET v = 'b' WHERE id = 2", "DELETE FROM t WHERE id = 1")
+	require.Equal(t, []string{"1|3|c", "-1|2|NULL"}, changes(t, s.rows("FETCH 2 FROM c")))
+	require.Equal(t, []string{"1|2|b", "-1|1|a"}, changes(t, s.rows("FETCH ALL FROM c")))
+	// An epoch is consolidated: what one transaction does and undoes is no change.
+	s.must("BEGIN; INSERT INTO t VALUES (9, 'x'); UPDATE t SET v = 'bb' WHERE id = 2; DELETE FROM t WHERE id = 9; COMMIT")
+	require.Equal(t, []string{"-1|2|b", "1|2|bb"}, changes(t, s.rows("FETCH ALL FROM c")))
+	s.must("MOVE 1 FROM c", "CLOSE c")
+
+	s.must("DECLARE c CURSOR WITH HOLD FOR SUBSCRIBE t WITH (SNAPSHOT = false)")
+	require.Empty(t, s.rows("FETCH ALL FROM c"))
+	s.must("TRUNCATE t")
+	require.Equal(t, []string{"-1|2|bb", "-1|3|c"}, changes(t, s.rows("FETCH ALL FROM c")))
+	s.must("CLOSE ALL")
+
+	s.must("BEGIN", "DECLARE c CURSOR FOR SUBSCRIBE t WITH (PROGRESS)")
+	rows := s.rows("FETCH ALL FROM c")
+	require.Len(t, rows, 1)
+	require.True(t, strings.HasSuffix(rows[0], "|t|NULL|NULL|NULL"), rows)
+	s.must("COMMIT")
+	s.fails("FETCH ALL FROM c", "34000", `cursor "c" does not exist`)
+}
+
+func TestSubscribeToViewsAndQueries(t *testing.T) {
+	d := open(t)
+	s, w := d.connect(), d.connect()
+	s.must("CREATE TABLE t (id int PRIMARY KEY, k int, v int)", "INSERT INTO t VALUES (1, 1, 10), (2, 1, 20), (3, 2, 5)",
+		"CREATE MATERIALIZED VIEW m AS SELECT k, sum(v) AS s FROM t GROUP BY k", "CREATE VIEW p AS SELECT * FROM m WHERE s > 6")
+	for _, target := range []string{"m", "(SELECT k, sum(v) AS s FROM t GROUP BY k)", "p", "(SELECT k, s FROM m WHERE s > 6)"} {
+		s.must("DECLARE c CURSOR WITH HOLD FOR SUBSCRIBE TO " + target)
+		got := map[string]int{}
+		take := func() {
+			for _, r := range changes(t, s.rows("FETCH ALL FROM c WITH (timeout = '10s')")) {
+				diff, row, _ := strings.Cut(r, "|")
+				n, err := strconv.Atoi(diff)
+				require.NoError(t, err)
+				if got[row] += n; got[row] == 0 {
+					delete(got, row)
+				}
+			}
+		}
+		expect := func(where string) {
+			want := map[string]int{}
+			for _, r := range s.rows("SELECT k, sum(v) FROM t GROUP BY k HAVING " + where) {
+				want[r]++
+			}
+			for !maps.Equal(want, got) {
+				take()
+			}
+		}
+		where := "true"
+		if strings.Contains(target, "6") || target == "p" {
+			where = "sum(v) > 6"
+		}
+		expect(where)
+		w.must("INSERT INTO t VALUES (4, 2, 7)")
+		expect(where)
+		w.must("DELETE FROM t WHERE id = 4", "UPDATE t SET k = 3 WHERE id = 3")
+		expect(where)
+		w.must("UPDATE t SET k = 2 WHERE id = 3")
+		expect(where)
+		s.must("CLOSE c")
+	}
+	// Nothing is left of the queries' jobs.
+	require.Equal(t, []string{"m"}, s.rows("SELECT name FROM streamdb.jobs"))
+	s.must("CHECKPOINT")
+}
+
+func TestSubscribeStreamsOverCopyUntilUpTo(t *testing.T) {
+	d := open(t)
+	s, w := d.connect(), d.connect()
+	s.must("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t SELECT generate_series(1, 5000)")
+	epoch := func() int64 {
+		w.must("FLUSH", "DECLARE e CURSOR WITH HOLD FOR SUBSCRIBE t WITH (SNAPSHOT = false, PROGRESS)")
+		r := w.rows("FETCH 1 FROM e WITH (timeout = '10s')")
+		w.must("CLOSE e")
+		require.Len(t, r, 1)
+		n, _, _ := strings.Cut(r[0], "|")
+		v, err := strconv.ParseInt(n, 10, 64)
+		require.NoError(t, err)
+		return v
+	}
+	up := epoch() + 20
+	var out bytes.Buffer
+	done := make(chan error, 1)
+	go func() {
+		tag, err := s.PgConn().CopyTo(d.ctx, &out, fmt.Sprintf("COPY (SUBSCRIBE t UP TO %d) TO STDOUT", up))
+		if err == nil && tag.RowsAffected() != int64(bytes.Count(out.Bytes(), []byte("\n"))) {
+			err = fmt.Errorf("tag %s", tag)
+		}
+		done <- err
+	}()
+	n := 5000
+	for running := true; running; {
+		select {
+		case err := <-done:
+			require.NoError(t, err)
+			running = false
+		default:
+			n++
+			w.must(fmt.Sprintf("INSERT INTO t VALUES (%d)", n))
+		}
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	require.Greater(t, len(lines), 5000)
+	for i, l := range lines {
+		f := strings.Split(l, "\t")
+		require.Equal(t, []string{"1", strconv.Itoa(i + 1)}, f[1:])
+	}
+	// A plain statement ends there, too.
+	s.fails("SUBSCRIBE t UP TO 1", "22023", "")
+	s.fails("SUBSCRIBE t AS OF 100000000", "22023", "")
+}
+
+func TestSubscribeIsCancelled(t *testing.T) {
+	d := open(t)
+	w := d.connect()
+	w.must("CREATE TABLE t (id int PRIMARY KEY)", "CREATE MATERIALIZED VIEW m AS SELECT count(*) AS n FROM t")
+	for _, target := range []string{"t", "m", "(SELECT * FROM t)"} {
+		s := d.connect()
+		s.must("SET statement_timeout = '200ms'")
+		s.fails("SUBSCRIBE "+target, "57014", "canceling statement due to statement timeout")
+		s.must("SET statement_timeout = 0")
+		// A client that goes away.
+		ctx, cancel := context.WithTimeout(d.ctx, 200*time.Millisecond)
+		_, err := s.PgConn().CopyTo(ctx, &bytes.Buffer{}, "COPY (SUBSCRIBE "+target+") TO STDOUT")
+		cancel()
+		require.Error(t, err)
+	}
+	s := d.connect()
+	s.must("DECLARE a CURSOR WITH HOLD FOR SUBSCRIBE t", "DECLARE b CURSOR WITH HOLD FOR SUBSCRIBE (SELECT id + 1 FROM t)", "DECLARE c CURSOR WITH HOLD FOR SUBSCRIBE m",
+		"FETCH ALL FROM a", "FETCH ALL FROM b", "FETCH ALL FROM c")
+	w.must("ALTER TABLE t ADD COLUMN x int", "INSERT INTO t VALUES (1, 2)")
+	s.fails("FETCH ALL FROM a", "55000", `the columns of "t" were changed`)
+	s.fails("FETCH ALL FROM b", "55000", `the columns of "t" were changed`)
+	s.fails("FETCH ALL FROM b", "55000", `portal "b" cannot be run`)
+	s.must("CLOSE a", "CLOSE b", "DECLARE a CURSOR WITH HOLD FOR SUBSCRIBE t", "DECLARE b CURSOR WITH HOLD FOR SUBSCRIBE (SELECT id + 1 FROM t)")
+	w.must("DROP TABLE t CASCADE")
+	s.fails("FETCH ALL FROM a", "42P01", `relation "t" was dropped`)
+	s.fails("FETCH ALL FROM b", "42P01", `relation "t" was dropped`)
+	s.fails("FETCH ALL FROM c WITH (timeout = '10s')", "42P01", `relation "m" was dropped`)
+}
+
+func TestSubscribeEndsWithTheServer(t *testing.T) {
+	d := open(t)
+	s := d.connect()
+	s.must("CREATE TABLE t (id int PRIMARY KEY)")
+	done := make(chan error, 1)
+	started := make(chan struct{}, 1)
+	go func() {
+		done <- s.PgConn().Exec(d.ctx, "SUBSCRIBE t WITH (PROGRESS)").Close()
+	}()
+	w := d.connect()
+	for len(w.rows("SELECT 1 FROM pg_stat_activity WHERE query LIKE 'SUBSCRIBE%'")) == 0 {
+	}
+	close(started)
+	began := time.Now()
+	require.NoError(t, d.srv.Close(d.ctx))
+	require.Less(t, time.Since(began), 5*time.Second)
+	var pe *pgconn.PgError
+	require.ErrorAs(t, <-done, &pe)
+	require.Equal(t, "57P01", pe.Code)
+	d.start()
+}
+
+func TestSubscribeChecksPrivilegesAndOptions(t *testing.T) {
+	d := open(t)
+	s := d.connect()
+	s.must("CREATE TABLE t (id int PRIMARY KEY, v int)", "CREATE ROLE r LOGIN", "GRANT SELECT (id) ON t TO r", "SET ROLE r")
+	s.fails("SUBSCRIBE t", "42501", "permission denied for table t")
+	s.fails("DECLARE c CURSOR WITH HOLD FOR SUBSCRIBE (SELECT v FROM t)", "42501", "permission denied for table t")
+	s.must("DECLARE c CURSOR WITH HOLD FOR SUBSCRIBE (SELECT id FROM t)", "RESET ROLE")
+	s.fails("SUBSCRIBE t WITH (speed = 1)", "22023", `unrecognized parameter "speed"`)
+	s.fails("SUBSCRIBE t WITH (snapshot) AS OF 1", "0A000", "")
+	s.fails("SUBSCRIBE (SELECT 1) AS OF 1", "0A000", "")
+	s.fails("SUBSCRIBE nope", "42P01", `relation "nope" does not exist`)
+	s.fails("SUBSCRIBE t AS OF 5 UP TO 4", "22023", "UP TO 4 is before AS OF 5")
+	s.fails("SUBSCRIBE", "42601", "")
+	s.fails("FETCH BACKWARD 1 FROM c", "55000", "cursor can only scan forward")
+	s.fails("DECLARE d CURSOR FOR SUBSCRIBE t", "25P01", "DECLARE CURSOR can only be used in transaction blocks")
+	s.fails("DECLARE d SCROLL CURSOR WITH HOLD FOR SUBSCRIBE t", "42P11", "")
+	s.must("DECLARE d CURSOR WITH HOLD FOR SELECT 1")
+	s.fails("FETCH d WITH (timeout = '1s')", "0A000", "")
+}
+
+func TestSubscribePauseAndRecover(t *testing.T) {
+	d := open(t)
+	s, w := d.connect(), d.connect()
+	w.must("CREATE TABLE t (id int PRIMARY KEY)", "CREATE MATERIALIZED VIEW m AS SELECT count(*) AS n FROM t")
+	s.must("DECLARE c CURSOR WITH HOLD FOR SUBSCRIBE m", "DECLARE q CURSOR WITH HOLD FOR SUBSCRIBE (SELECT n + 1 FROM m)")
+	require.Equal(t, []string{"1|0"}, changes(t, s.rows("FETCH ALL FROM c")))
+	require.Equal(t, []string{"1|1"}, changes(t, s.rows("FETCH ALL FROM q")))
+	w.must("PAUSE m", "INSERT INTO t VALUES (1)")
+	require.Empty(t, s.rows("FETCH ALL FROM c WITH (timeout = '50ms')"))
+	w.must("RESUME m")
+	require.Equal(t, []string{"-1|0", "1|1"}, changes(t, s.rows("FETCH ALL FROM c WITH (timeout = '10s')")))
+	w.must("RECOVER", "INSERT INTO t VALUES (2)")
+	pe := s.fails("FETCH ALL FROM c WITH (timeout = '10s')", "55000", "")
+	require.Contains(t, pe.Message, "was started again from its last checkpoint")
+	s.fails("FETCH ALL FROM q WITH (timeout = '10s')", "55000", "")
+	require.Equal(t, []string{"2"}, w.rows("TABLE m"))
+}
