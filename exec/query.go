@@ -210,7 +210,7 @@ func (x *oneShot) opContext(n *shotNode, in [][]types.Type) *op.Context {
 	}
 	return &op.Context{
 		Node: pn, InputTypes: in, Parallelism: 1, Groups: state.Range{From: 0, To: uint16(x.engine.cfg.MaxPar)}, Store: x.store,
-		Lib: x.engine.cfg.Lib, Env: &x.env, Errors: shotErrors{}, OneShot: true, Cancelled: x.cancel,
+		Lib: x.engine.cfg.Lib, Env: &x.env, Errors: shotErrors{}, OneShot: true, Cancelled: x.cancel, Now: x.env.TxnTime,
 		Profile: n.profile, Self: n.counts,
 	}
 }
@@ -366,7 +366,7 @@ func (x *oneShot) source(n *shotNode) error {
 	if src.Bounded() {
 		for p := n.parent; p != nil && p.op != nil && len(p.plan.Inputs) == 1; p = p.parent {
 			if p.plan.Kind == plan.KindWatermark {
-				return p.EmitWatermark(op.Watermark{Column: p.plan.Watermark.Column, Value: endOfTime})
+				return p.EmitWatermark(op.Watermark{Column: p.plan.Watermark.Column, Value: op.EndOfTime})
 			}
 		}
 	}

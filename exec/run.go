@@ -42,6 +42,8 @@ type run struct {
 	// look clean when the rows left the view as it was. Owned by the driver.
 	taken bool
 
+	// now is the engine's clock when the run was built, the same for all operators, in µs since 2000-01-01 UTC.
+	now   int64
 	timed []op.Timed
 	// dueEpoch is the epoch that was made for timed operators; owned by the driver.
 	dueEpoch uint64

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
-	"math"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -397,22 +396,24 @@ func (r *run) caught() bool {
 	return true
 }
 
-// passEnd is called before each barrier: after the end of all splits it emits the last watermark once, so that all windows close.
+// passEnd is called before each barrier: after the end of all splits it emits the last watermarks once, so that all windows close.
 func (l *sourceLeaf) passEnd() error {
 	if !l.endSeen || l.passed.Load() {
 		return nil
 	}
 	l.passed.Store(true)
 	for n := l.node.parent; n != nil && len(n.plan.Inputs) == 1; n = n.parent {
+		if e, ok := n.op.(op.Ender); ok {
+			if err := e.End(n); err != nil {
+				return err
+			}
+		}
 		if n.plan.Kind == plan.KindWatermark {
-			return n.EmitWatermark(op.Watermark{Column: n.plan.Watermark.Column, Value: endOfTime})
+			return n.EmitWatermark(op.Watermark{Column: n.plan.Watermark.Column, Value: op.EndOfTime})
 		}
 	}
 	return nil
 }
-
-// endOfTime is the watermark after the last row of a source that has ended.
-const endOfTime = math.MaxInt64 - 1
 
 // positions returns where every split of the subtask stands, by "operator/split".
 func (t *subtask) positions() map[string][]byte {

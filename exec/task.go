@@ -192,6 +192,7 @@ func (w *watermarks) update(slot int, m message) (out []op.Watermark) {
 // build makes all subtasks of the run with their channels, and opens their operators over the restored state.
 func (r *run) build() error {
 	p := r.job.Spec.Plan
+	r.now = r.engine.now()
 	byFrag := make(map[int][]*subtask, len(p.Fragments))
 	for i, f := range p.Fragments {
 		n := f.Parallelism
@@ -276,7 +277,7 @@ func (t *subtask) build(parallelism int, byFrag map[int][]*subtask) error {
 		}
 		ctx := &op.Context{
 			Node: pn, InputTypes: inTypes, Subtask: t.number, Parallelism: parallelism, Groups: groups, Store: r.store, Lib: r.engine.cfg.Lib,
-			Env: env, Errors: &r.errors, Budget: r.engine.cfg.Shared.Operators, Cancelled: r.stopped, Now: r.engine.now(),
+			Env: env, Errors: &r.errors, Budget: r.engine.cfg.Shared.Operators, Cancelled: r.stopped, Now: r.now,
 		}
 		var err error
 		switch pn.Kind {

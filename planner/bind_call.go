@@ -77,6 +77,9 @@ func (x *exprCtx) call(e *pgext.Call) (*expr.Expr, error) {
 		return nil, pgerr.Newf(pgerr.UndefinedFunction, "function %s.%s does not exist", e.Schema, e.Name).
 			WithHint("No function matches the given name and argument types. You might need to add explicit type casts.").At(pos)
 	}
+	if e.Name == procTimeName && len(e.Args) == 0 && !e.Star {
+		return x.procTime(pos)
+	}
 	if _, ok := populates(e); ok {
 		return x.populateValue(e)
 	}

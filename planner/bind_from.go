@@ -179,6 +179,9 @@ func (b *binder) scan(rel *Relation, alias string, columns []string, pos int) (*
 		b.scanned[id] = true
 		n.cols = append(n.cols, id)
 		n.stored = append(n.stored, i)
+		if rel.Kind == Source && c.Generated != nil { // AS PROCTIME() and nothing else
+			t.procTime, n.stored[i] = id, storedProcTime
+		}
 		b.md.access.column(use, id, i)
 		if c.Hidden {
 			t.hidden = append(t.hidden, scopeCol{c.Name, id})
@@ -191,8 +194,13 @@ func (b *binder) scan(rel *Relation, alias string, columns []string, pos int) (*
 		b.md.cols[id].notNull = true
 		b.scanned[id] = true
 		n.cols = append(n.cols, id)
-		n.stored = append(n.stored, -1)
+		n.stored = append(n.stored, storedRowID)
 		t.hidden = append(t.hidden, scopeCol{rowIDName, id})
+	}
+	if rel.Kind == Source && t.procTime == 0 {
+		t.procTime = b.md.add(procTimeName, types.Timestamptz)
+		b.md.cols[t.procTime].notNull = true
+		n.cols, n.stored = append(n.cols, t.procTime), append(n.stored, storedProcTime)
 	}
 	t.rel = rel
 	if rel.Kind == Table {

@@ -43,6 +43,27 @@ func (x *exprCtx) sqlValue(e *pgext.SQLValue) (*expr.Expr, error) {
 	return b.cast(c, t, functions.Explicit)
 }
 
+// procTime binds PROCTIME(): the processing time of the rows of the source that the query reads.
+func (x *exprCtx) procTime(pos int) (*expr.Expr, error) {
+	const hint = "Write it in a query over one source: (SELECT *, PROCTIME() AS p FROM source)."
+	id := 0
+	for _, t := range x.sc.tables {
+		switch {
+		case t.procTime == 0:
+		case id != 0:
+			return nil, pgerr.Newf(pgerr.AmbiguousColumn, "PROCTIME() is ambiguous: the query reads several sources").WithHint(hint).At(pos)
+		default:
+			id = t.procTime
+		}
+	}
+	if id == 0 {
+		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "PROCTIME() needs a source in FROM").WithHint(hint).At(pos)
+	}
+	c := x.b.md.ref(id)
+	c.Pos = pos
+	return c, nil
+}
+
 func (x *exprCtx) castExpr(e *pgext.Cast) (*expr.Expr, error) {
 	b := x.b
 	t, err := b.parseType(e.Type)

@@ -201,5 +201,8 @@ type PlannedConflict struct {
 	Where *expr.Expr
 }
 
+// procTimeName is what the column of PROCTIME() is called.
+const procTimeName = "proctime"
+
 // rowIDName is the hidden column that identifies rows of relations without a key.
 const rowIDName = "_row_id"

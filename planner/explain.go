@@ -262,6 +262,8 @@ func (x *explainer) describe(n *plan.Node) (string, []string) {
 		return "Watermark", []string{cols[n.Watermark.Column] + " AS " + expr.String(n.Watermark.Expr, cols), lateness}
 	case plan.KindWindow:
 		return windowTitle(n.Window, cols), nil
+	case plan.KindProcTime:
+		return "Processing Time", nil
 	case plan.KindTemporal:
 		t := n.Temporal
 		op := map[[2]bool]string{{true, false}: "<", {true, true}: "<=", {false, false}: ">=", {false, true}: ">"}[[2]bool{t.Leaves, t.After}]

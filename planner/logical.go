@@ -43,7 +43,7 @@ type node struct {
 	cols []int
 
 	rel    *Relation
-	stored []int // scan, source: stored column per element of cols, -1 for a source's _row_id
+	stored []int // scan, source: stored column per element of cols; of sources also storedRowID and storedProcTime
 
 	rows [][]*expr.Expr // values
 
@@ -82,6 +82,12 @@ type node struct {
 	win              plan.Window // window, session (Size is the gap); the column is the one above
 	winStart, winEnd int         // window, session
 }
+
+// Columns of a source that its connector does not declare.
+const (
+	storedRowID    = -1
+	storedProcTime = -2
+)
 
 type sortKey struct {
 	col              int

@@ -1,6 +1,9 @@
 package planner
 
 import (
+	"slices"
+
+	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/sql/expr"
 	"github.com/streamdb/streamdb/types"
@@ -16,7 +19,7 @@ func (ph *physical) scan(n *node) *phys {
 				return ids[i]
 			}
 		}
-		name, t := rowIDName, types.Int8
+		name, t := rowIDName, types.Int8 // of storedRowID
 		if k >= 0 {
 			name, t = rel.Columns[k].Name, rel.Columns[k].Type
 		}
@@ -31,20 +34,23 @@ func (ph *physical) scan(n *node) *phys {
 	}
 	if len(rel.Key) == 0 {
 		if n.op == opSource {
-			key = append(key, add(-1))
+			key = append(key, add(storedRowID))
 		} else {
 			for i := range rel.Columns {
 				key = append(key, add(i))
 			}
 		}
 	}
+	clock := 0
 	if n.op == opSource {
+		if i := slices.Index(stored, storedProcTime); i >= 0 {
+			clock = ids[i]
+			ids, stored = slices.Delete(ids, i, i+1), slices.Delete(stored, i, i+1)
+		}
 		// The row id is the last column of the node.
-		for i, s := range stored {
-			if last := len(stored) - 1; s < 0 && i != last {
-				ids = append(append(ids[:i:i], ids[i+1:]...), ids[i])
-				stored = append(append(stored[:i:i], stored[i+1:]...), -1)
-			}
+		if i := slices.Index(stored, storedRowID); i >= 0 {
+			ids = append(append(ids[:i:i], ids[i+1:]...), ids[i])
+			stored = append(append(stored[:i:i], stored[i+1:]...), storedRowID)
 		}
 	}
 	kind := plan.KindScan
@@ -70,10 +76,24 @@ func (ph *physical) scan(n *node) *phys {
 		}
 	}
 	ph.seal(p)
+	if clock != 0 {
+		p = ph.procTime(p, rel, clock)
+	}
 	if n.op == opSource && rel.Watermark == nil {
 		return ph.forward(p, rel)
 	}
 	return p
+}
+
+// procTime adds the time at which rows are read. A row could not be taken back with the value that it came with, so rows are only added.
+func (ph *physical) procTime(in *phys, rel *Relation, id int) *phys {
+	if !in.app {
+		ph.b.fail(pgerr.Newf(pgerr.FeatureNotSupported, "PROCTIME() of source \"%s\", whose rows change, is not supported", rel.Name).
+			WithHint("Use a time column of the source."))
+	}
+	p := ph.like(plan.KindProcTime, in, id)
+	p.nn[id], p.wm[id] = true, true
+	return ph.seal(p)
 }
 
 // forward cuts the plan above a source that is read more than once, so that all its readers share one.
@@ -112,9 +132,13 @@ func (ph *physical) shareSources(n *node) {
 			x.cols, x.stored = nil, nil
 			for _, s := range sortedKeys(used) {
 				c, ok := have[s]
-				if !ok && s < 0 {
+				switch {
+				case ok:
+				case s == storedRowID:
 					c = ph.md.add(rowIDName, types.Int8)
-				} else if !ok {
+				case s == storedProcTime:
+					c = ph.md.add(procTimeName, types.Timestamptz)
+				default:
 					c = ph.md.add(x.rel.Columns[s].Name, x.rel.Columns[s].Type)
 					ph.md.cols[c].notNull = x.rel.Columns[s].NotNull
 				}
@@ -131,14 +155,17 @@ func (ph *physical) source(rel *Relation, stored []int) *plan.Source {
 	}
 	s.Relation, s.Name = rel.ID, rel.Name
 	s.Declared, s.Columns, s.RowID = nil, nil, false
-	for _, c := range rel.Columns {
-		s.Declared = append(s.Declared, types.Column{Name: c.Name, Type: c.Type})
+	declared := make([]int, len(rel.Columns))
+	for i, c := range rel.Columns {
+		if declared[i] = len(s.Declared); c.Generated == nil {
+			s.Declared = append(s.Declared, types.Column{Name: c.Name, Type: c.Type})
+		}
 	}
 	for _, c := range stored {
-		if c < 0 {
+		if c == storedRowID {
 			s.RowID = true
 		} else {
-			s.Columns = append(s.Columns, c)
+			s.Columns = append(s.Columns, declared[c])
 		}
 	}
 	if s.Columns == nil {

@@ -23,6 +23,8 @@ type rangeTable struct {
 	key, primary []int
 	// anyName: the qualifier does not matter (expressions over a relation whose name the planner is not told).
 	anyName bool
+	// procTime is the column of the rows' processing time, of sources only.
+	procTime int
 	// nullable: an outer join may leave the row out. present is then a column that is NULL exactly there, 0 when there is none.
 	nullable bool
 	present  int

@@ -126,7 +126,12 @@ func (d *dispatch) columnsOf(def *sql.TableDef, o *catalog.Object) (*likeCopy, e
 		case c.Unique && o.Kind != catalog.Table:
 			return nil, pgerr.Newf(pgerr.FeatureNotSupported, "UNIQUE constraints of sources are not supported").At(c.Pos)
 		case c.Generated != nil && o.Kind == catalog.Source:
-			return nil, pgerr.Newf(pgerr.FeatureNotSupported, "generated columns of sources are not supported").At(c.Pos).WithHint("Compute the column in a view.")
+			col, err := d.procTimeColumn(c, o)
+			if err != nil {
+				return nil, err
+			}
+			o.Columns = append(o.Columns, col)
+			continue
 		case c.Type == nil:
 			return nil, pgerr.Newf(pgerr.SyntaxError, "column %q needs a type", c.Name).At(c.Pos)
 		}
@@ -288,7 +293,7 @@ func (d *dispatch) bindColumns(def *sql.TableDef, o *catalog.Object) error {
 			if err := bindDefault(c, o.Columns[o.Column(c.Name)].Type, opts); err != nil {
 				return err
 			}
-		case c.Generated != nil:
+		case c.Generated != nil && o.Kind != catalog.Source:
 			if err := d.bindGenerated(c, o, opts); err != nil {
 				return err
 			}

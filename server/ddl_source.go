@@ -1,6 +1,7 @@
 package server
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/streamdb/streamdb/catalog"
@@ -8,6 +9,7 @@ import (
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/planner"
 	"github.com/streamdb/streamdb/sql"
+	"github.com/streamdb/streamdb/sql/pgext"
 	"github.com/streamdb/streamdb/types"
 )
 
@@ -67,6 +69,9 @@ func (d *dispatch) createSource(st *sql.CreateSource) error {
 		if i < 0 {
 			return pgerr.Newf(pgerr.UndefinedColumn, "column %q of WATERMARK does not exist", wm.Column).At(wm.Pos)
 		}
+		if o.Columns[i].Generated != "" {
+			return pgerr.Newf(pgerr.FeatureNotSupported, "column %q AS PROCTIME() has a watermark of its own", wm.Column).At(wm.Pos).WithHint("Leave WATERMARK out.")
+		}
 		switch o.Columns[i].Type.OID {
 		case types.OIDTimestamp, types.OIDTimestamptz:
 		default:
@@ -97,6 +102,38 @@ func (d *dispatch) createSource(st *sql.CreateSource) error {
 	return d.complete("CREATE SOURCE")
 }
 
+// procTimeColumn makes the column of a source that is generated: AS PROCTIME() and nothing else.
+func (d *dispatch) procTimeColumn(c *sql.ColumnDef, o *catalog.Object) (catalog.Column, error) {
+	col := catalog.Column{Name: c.Name, Type: types.Timestamptz, NotNull: true, Generated: procTimeText}
+	if call, ok := pgext.ExprOf(c.Generated.Expr()).(*pgext.Call); !ok || call.Name != "proctime" || call.Schema != "" || len(call.Args) > 0 {
+		return col, pgerr.Newf(pgerr.FeatureNotSupported, "generated columns of sources are not supported, except AS PROCTIME()").At(c.Pos).WithHint("Compute the column in a view.")
+	}
+	if slices.ContainsFunc(o.Columns, func(x catalog.Column) bool { return x.Generated != "" }) {
+		return col, pgerr.Newf(pgerr.FeatureNotSupported, "a source can have one column AS PROCTIME()").At(c.Pos)
+	}
+	if c.Type == nil {
+		return col, nil
+	}
+	typed, err := d.newColumn(c, o)
+	if err == nil && typed.Type != types.Timestamptz {
+		err = pgerr.Newf(pgerr.DatatypeMismatch, "PROCTIME() is of type timestamp with time zone, column %q of type %s", c.Name, typed.Type).At(c.Pos)
+	}
+	return col, err
+}
+
+// procTimeText is the expression that is stored with such a column.
+const procTimeText = "proctime()"
+
+// connectorColumns returns the columns of a source that its connector fills.
+func connectorColumns(o *catalog.Object) (out types.Schema) {
+	for i, c := range o.Stored() {
+		if o.Columns[i].Generated == "" {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
 // checkSource validates the options and lets the connector derive or check the columns.
 func (d *dispatch) checkSource(o *catalog.Object, def *catalog.SourceDef) error {
 	reg := d.ss.srv.cfg.Connectors
@@ -105,7 +142,7 @@ func (d *dispatch) checkSource(o *catalog.Object, def *catalog.SourceDef) error 
 		return err
 	}
 	cfg := &connector.SourceConfig{
-		Name: o.Name, Options: def.Options, Format: def.Format, Encode: def.Encode, EncodeOptions: def.EncodeOptions, Columns: o.Stored(),
+		Name: o.Name, Options: def.Options, Format: def.Format, Encode: def.Encode, EncodeOptions: def.EncodeOptions, Columns: connectorColumns(o),
 	}
 	if err := reg.Validate(cfg); err != nil {
 		return err
@@ -114,15 +151,17 @@ func (d *dispatch) checkSource(o *catalog.Object, def *catalog.SourceDef) error 
 	if err != nil {
 		return err
 	}
-	if len(o.Columns) == 0 {
-		for _, col := range schema {
-			o.Columns = append(o.Columns, catalog.Column{Name: col.Name, Type: col.Type})
+	if len(cfg.Columns) == 0 {
+		for i, col := range schema {
+			if o.Column(col.Name) >= 0 {
+				return pgerr.Newf(pgerr.DuplicateColumn, "column %q specified more than once", col.Name)
+			}
+			o.Columns = slices.Insert(o.Columns, i, catalog.Column{Name: col.Name, Type: col.Type})
 		}
 	}
-	if len(o.Columns) == 0 {
+	if cfg.Columns = connectorColumns(o); len(cfg.Columns) == 0 {
 		return pgerr.Newf(pgerr.InvalidObjectDefinition, "source %q needs a column list", o.Name)
 	}
-	cfg.Columns = o.Stored()
 	src, err := c.Source(d.ctx, cfg)
 	if err != nil {
 		return err

@@ -21,6 +21,8 @@ func New(node *plan.Node) (Operator, error) {
 		return &watermarkOp{base: b}, nil
 	case plan.KindWindow:
 		return &windowOp{base: b}, nil
+	case plan.KindProcTime:
+		return &procTimeOp{base: b}, nil
 	case plan.KindTemporal:
 		return &temporalOp{base: b}, nil
 	case plan.KindSession:

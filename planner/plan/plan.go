@@ -55,6 +55,7 @@ const (
 	KindUnnest      Kind = "unnest"      // (1) set-returning functions: input columns, then results, then ordinality
 	KindWatermark   Kind = "watermark"   // (1) derives a watermark from a column
 	KindWindow      Kind = "window"      // (1) TUMBLE/HOP: input columns, window_start, window_end
+	KindProcTime    Kind = "proctime"    // (1) input columns, then the clock as of the last barrier, with its watermark
 	KindTemporal    Kind = "temporal"    // (1) filter by the clock: rows enter or leave when their time has come
 	KindSession     Kind = "session"     // (1) SESSION: input columns, window_start, window_end
 	KindAgg         Kind = "agg"         // (1) hash aggregation; no aggregates = DISTINCT
