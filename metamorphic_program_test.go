@@ -553,6 +553,23 @@ func (g *generator) grouped(from, where string, cols []genColumn, want []kind) (
 	return text, ks
 }
 
+// frame is a window frame, "" for the usual one.
+func (g *generator) frame() string {
+	if g.r.IntN(5) == 0 {
+		return ""
+	}
+	ends := []string{"UNBOUNDED PRECEDING", "2 PRECEDING", "1 PRECEDING", "CURRENT ROW", "1 FOLLOWING", "3 FOLLOWING", "UNBOUNDED FOLLOWING"}
+	from := g.r.IntN(len(ends) - 1)
+	to := from + g.r.IntN(len(ends)-from)
+	if from == 0 {
+		to = 1 + g.r.IntN(len(ends)-1)
+	}
+	if from == 1 && to == 1 || ends[from] == "1 FOLLOWING" && g.r.IntN(2) == 0 {
+		to = len(ends) - 1
+	}
+	return g.one(" ROWS", " GROUPS") + " BETWEEN " + ends[from] + " AND " + ends[to] + g.one("", "", "", " EXCLUDE CURRENT ROW", " EXCLUDE GROUP", " EXCLUDE TIES")
+}
+
 // over is a query with window functions whose order has no ties that could be told apart.
 func (g *generator) over(from, where string, cols []genColumn) (string, []kind) {
 	part := cols[g.r.IntN(len(cols))]
@@ -570,8 +587,15 @@ func (g *generator) over(from, where string, cols []genColumn) (string, []kind) 
 	}
 	full := " OVER (" + by + "ORDER BY " + strings.Join(order, ", ")
 	c := cols[g.r.IntN(len(cols))]
-	frame := g.one(" ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING", " ROWS UNBOUNDED PRECEDING", "", " GROUPS BETWEEN 1 PRECEDING AND CURRENT ROW", " ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING EXCLUDE CURRENT ROW", " RANGE UNBOUNDED PRECEDING EXCLUDE TIES")
-	switch g.r.IntN(8) {
+	frame := g.frame()
+	switch g.r.IntN(11) {
+	case 8:
+		n := g.one("2", "1", "3")
+		sel, ks = append(sel, "nth_value("+c.name+", "+n+")"+full+frame+")"), append(ks, c.kind)
+	case 9:
+		sel, ks = append(sel, g.one("lag(", "lead(")+c.name+", "+g.expr(cols, kInt, 1)+")"+full+")"), append(ks, c.kind)
+	case 10:
+		sel, ks = append(sel, "string_agg("+g.expr(cols, kText, 0)+", '-')"+full+frame+")"), append(ks, kText)
 	case 0, 1:
 		sel, ks = append(sel, "(row_number()"+full+"))::int"), append(ks, kInt)
 	case 2:
@@ -583,7 +607,11 @@ func (g *generator) over(from, where string, cols []genColumn) (string, []kind) 
 	case 5:
 		sel, ks = append(sel, "(count(*)"+full+frame+"))::int"), append(ks, kInt)
 	case 6:
-		sel, ks = append(sel, "sum("+g.expr(cols, kNum, 0)+")"+full+frame+")"), append(ks, kNum)
+		fn := g.one("sum(", "avg(", "max(")
+		sel, ks = append(sel, fn+g.expr(cols, kInt, 0)+")"+full+frame+")"), append(ks, map[string]kind{"sum(": kInt, "avg(": kNum, "max(": kInt}[fn])
+		if fn == "sum(" {
+			sel[len(sel)-1] = "(" + sel[len(sel)-1] + ")::int"
+		}
 	default:
 		sel, ks = append(sel, g.one("max(", "min(")+c.name+") OVER ("+strings.TrimSpace(by)+")"), append(ks, c.kind)
 		if c.kind == kBool {

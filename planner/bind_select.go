@@ -298,11 +298,11 @@ func (s *selecting) windows(in *node) *node {
 	}
 }
 
-// number returns the constant that says how far lag and lead look, or how many groups ntile makes; nil: it is no constant.
+// number returns the constant that says how far lag and lead look, which value nth_value takes or how many groups ntile makes; nil: it is no constant.
 func (w *winItem) number(b *binder) *int64 {
 	at := 0
 	switch name, _, _ := strings.Cut(w.fn, "("); name {
-	case "lag", "lead":
+	case "lag", "lead", "nth_value":
 		at = 1
 	case "ntile":
 	default:

@@ -293,7 +293,11 @@ func (x *explainer) describe(n *plan.Node) (string, []string) {
 		for _, c := range o.Calls {
 			calls = append(calls, c.Func)
 		}
-		return "Window Functions", []string{
+		title := "Window Functions"
+		if o.Backward {
+			title = "Window Functions  (backward)"
+		}
+		return title, []string{
 			"Calls: " + strings.Join(calls, ", "), labelled("Partition By", columnList(in, o.PartitionBy)),
 			labelled("Order By", sortList(in, o.Order)), closingLine(in, o.OnClose), state("all rows of each partition, with their results"),
 		}

@@ -70,6 +70,7 @@ type node struct {
 
 	partition []int      // over, session
 	over      []overCall // topn: ranks
+	backward  bool       // over: see plan.Over
 
 	branches [][]int // union, recurse: per input, its column for each element of cols
 

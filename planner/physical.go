@@ -571,7 +571,7 @@ func (ph *physical) over(n *node, need map[int]bool) *phys {
 		in = ph.require(in, distHash, n.partition, need)
 	}
 	var made []int
-	o := &plan.Over{PartitionBy: in.positions(n.partition), Order: in.sortKeys(n.order)}
+	o := &plan.Over{PartitionBy: in.positions(n.partition), Order: in.sortKeys(n.order), Backward: n.backward}
 	for _, c := range n.over {
 		made = append(made, c.id)
 		call := plan.OverCall{Func: c.fn, Args: in.positions(c.args), Filter: -1, Frame: c.frame, IgnoreNulls: c.ignoreNulls, Type: c.typ, Number: c.number}

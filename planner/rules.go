@@ -23,6 +23,7 @@ var rules = [...]rule{
 	{"push_down_predicates", false, (*optimizer).pushPredicates},
 	{"merge_projects", false, (*optimizer).mergeProjects},
 	{"rank_filters", false, (*optimizer).rankFilters},
+	{"reverse_frames", false, (*optimizer).reverseFrames},
 	{"prune_columns", false, (*optimizer).pruneColumns},
 	{"merge_projects", false, (*optimizer).mergeProjects},
 }

@@ -9,3 +9,9 @@ func LowerOverLimits(dirtyBytes, slice, follow, small, fill int) (restore func()
 	set([5]int{dirtyBytes, slice, follow, small, fill})
 	return func() { set(old) }
 }
+
+// OverWork returns how many rows an operator of window functions has loaded and how many of these it has computed.
+func OverWork(o Operator) (loaded, computed int) {
+	w := o.(*overOp).work
+	return w.loaded, w.computed
+}

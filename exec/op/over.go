@@ -2,6 +2,7 @@ package op
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"math"
 	"slices"
@@ -27,11 +28,19 @@ type overOp struct {
 	back, ahead overReach
 	whole       bool // a function reads the partition as a whole
 	running     bool // a function needs a running value
+	slots       int  // functions that have one of their own
 	ranked      bool // the place of rows is one
 	totals      bool // a function needs a running value of the last row
+	counted     bool // it is the number of rows
+	distant     bool // it is the largest distance of lag or lead
 	mixed       bool // of those rows too that are not the last one
 	trailing    bool // a running value of a row before is read
+	gapped      bool // of the last one that is far enough away
 	silent      bool // nothing is emitted: the state of an older version is completed
+
+	near [2]overReach // back and ahead but for distances that rows say
+
+	work overWork
 
 	span     overSpan
 	in       int          // input columns
@@ -44,6 +53,9 @@ type overOp struct {
 }
 
 var _ Operator = (*overOp)(nil)
+
+// overWork counts rows, for tests.
+type overWork struct{ loaded, computed int }
 
 // overPart is a partition that the epoch touched.
 type overPart struct {
@@ -70,7 +82,7 @@ var (
 
 func (o *overOp) Open(ctx *Context) error {
 	o.ctx = ctx
-	o.rows.group, o.rows.order = o.node.Over.PartitionBy, o.node.Over.Order
+	o.rows.group, o.rows.order, o.rows.tieDesc = o.node.Over.PartitionBy, o.node.Over.Order, o.node.Over.Backward
 	o.parts = map[string]*overPart{}
 	o.out = newOutBuf(o.node.Schema.Types())
 	in := ctx.InputTypes[0]
@@ -90,6 +102,7 @@ func (o *overOp) Open(ctx *Context) error {
 	if o.running {
 		o.back.rows = max(o.back.rows, 1) // a running value goes on from the row before
 	}
+	o.near = [2]overReach{o.back, o.ahead}
 	o.anchored.o, o.margin.o = o, o
 	if err := o.rows.open(ctx, o.node, 0); err != nil || o.rows.table.mem != nil {
 		return err
@@ -100,28 +113,44 @@ func (o *overOp) Open(ctx *Context) error {
 	return o.complete()
 }
 
-// complete gives rows of a state that an older version wrote what is kept with them.
+// complete gives rows of a state that an older version wrote what is kept with them. Where only running values are missing the first barrier does so.
 func (o *overOp) complete() error {
 	var old []*overPart
-	kept := errors.New("rows have what is kept with them")
+	known := errors.New("rows have what is kept with them")
+	bare := false
 	var row sortedRow
 	err := o.rows.table.scanAll(func(kg uint16, k, v []byte) error {
 		if err := o.rows.read(&row, k, v); err != nil {
 			return err
 		}
-		if len(row.kept) > 0 {
-			return kept
+		if len(old) == 0 {
+			kept, err := o.readKept(row.kept)
+			if err != nil {
+				return err
+			}
+			if bare = len(row.kept) == 0; !bare {
+				if _, vs, err := o.values(kept.values); err != nil || len(vs) == o.slots {
+					return cmp.Or(err, known)
+				}
+			}
 		}
 		if n := len(old); n == 0 || old[n-1].kg != kg || !bytes.HasPrefix(k, old[n-1].prefix) || len(old[n-1].prefix) != row.ends[0] {
 			old = append(old, &overPart{kg: kg, prefix: slices.Clone(k[:row.ends[0]]), all: true})
 		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, kept) || len(old) == 0 {
-		if errors.Is(err, kept) {
+	if err != nil {
+		if errors.Is(err, known) {
 			err = nil
 		}
 		return err
+	}
+	if !bare {
+		for _, p := range old {
+			o.parts[string(p.prefix)] = p
+		}
+		o.touched = old
+		return nil
 	}
 	o.silent = true
 	for _, p := range old {
@@ -240,7 +269,39 @@ func (o *overOp) change(p *overPart, out Emitter) error {
 	if !o.mixed {
 		moved = nil
 	}
+	if o.distant {
+		defer func() { o.back, o.ahead = o.near[0], o.near[1] }()
+		if err := o.reachDistances(before, o.total); err != nil {
+			return err
+		}
+	}
 	return o.walkMoved(p, moved, out)
+}
+
+// reachDistances makes rows read as far as the largest distances of lag and lead say, before and after a change.
+func (o *overOp) reachDistances(totals ...[]byte) error {
+	for i := range o.near {
+		r := [...]*overReach{&o.back, &o.ahead}[i]
+		r.values = slices.Clone(r.values)
+	}
+	for _, b := range totals {
+		_, accs, err := o.values(b)
+		if err != nil {
+			return err
+		}
+		for _, c := range o.calls {
+			if !c.distant || len(accs) <= c.slot {
+				continue
+			}
+			d := c.acc.(*distanceAcc)
+			if err := d.load(accs[c.slot]); err != nil {
+				return err
+			}
+			c.shiftReach(&o.back, d.back)
+			c.shiftReach(&o.ahead, d.ahead)
+		}
+	}
+	return nil
 }
 
 // fromStart computes the rows of a partition that has no more than limit of them at once, and reports whether it did.
@@ -384,7 +445,9 @@ func (w *overWalk) run(start *sortedRow, out Emitter) error {
 		} else if err := o.loadBack(w.p, from, !again); err != nil {
 			return err
 		}
-		w.limit = max(overSliceRows, 2*s.a)
+		if w.limit = max(overSliceRows, 2*s.a); o.ahead.rows == math.MaxInt64 {
+			w.limit = math.MaxInt // all rows behind are read anyway
+		}
 		var key []byte
 		if from != nil {
 			key = from.key
@@ -413,6 +476,11 @@ func (w *overWalk) run(start *sortedRow, out Emitter) error {
 		switch {
 		case o.running && s.b > s.a && last == s.b-1:
 			w.force, follow = follow, min(2*follow, overSliceRows)
+			if o.trailing {
+				if err := o.reanchor(last); err != nil {
+					return err
+				}
+			}
 		case o.trailing && last >= s.a:
 			if err := o.reanchor(last); err != nil {
 				return err

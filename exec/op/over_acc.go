@@ -110,3 +110,63 @@ func (a *valueAcc) final(dst *types.Vector) (failed, fatal error) {
 	_, err := types.DecodeRow(slices.Clone(a.row), a.vec[:])
 	return nil, err
 }
+
+// nthAcc is the nth value, with IGNORE NULLS of those that are not NULL. Its saved form is the number of values up to n, then the encoded row of the nth.
+type nthAcc struct {
+	valueAcc
+	n, seen int64
+}
+
+func (a *nthAcc) load(b []byte) error {
+	r := byteReader{b: b}
+	if a.seen = 0; len(b) > 0 {
+		a.seen = r.varint()
+	}
+	return a.valueAcc.load(r.b)
+}
+
+func (a *nthAcc) feed(o *overOp, k int) error {
+	if a.seen >= a.n || a.ignoreNulls && o.span.part.Cols[a.arg].IsNull(k) {
+		return nil
+	}
+	if a.seen++; a.seen < a.n {
+		return nil
+	}
+	return a.valueAcc.feed(o, k)
+}
+
+func (a *nthAcc) save(dst []byte) []byte { return a.valueAcc.save(binary.AppendVarint(dst, a.seen)) }
+
+// distanceAcc is how far lag or lead reads back and ahead at most. Nothing shows it.
+type distanceAcc struct {
+	arg         int
+	lag         bool
+	back, ahead int64
+}
+
+func (a *distanceAcc) load(b []byte) error {
+	r := byteReader{b: b}
+	if a.back, a.ahead = 0, 0; len(b) > 0 {
+		a.back, a.ahead = r.varint(), r.varint()
+	}
+	return nil
+}
+
+func (a *distanceAcc) feed(o *overOp, k int) error {
+	v := o.span.part.Cols[a.arg]
+	if v.IsNull(k) {
+		return nil
+	}
+	if d := v.Int[k]; d < 0 == a.lag {
+		a.ahead = max(a.ahead, d, -d)
+	} else {
+		a.back = max(a.back, d, -d)
+	}
+	return nil
+}
+
+func (a *distanceAcc) save(dst []byte) []byte {
+	return binary.AppendVarint(binary.AppendVarint(dst, a.back), a.ahead)
+}
+
+func (*distanceAcc) final(*types.Vector) (failed, fatal error) { return nil, nil }

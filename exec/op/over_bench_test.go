@@ -12,14 +12,19 @@ import (
 
 // BenchmarkOverChange changes one row of a large partition, in the middle or behind the last row, and passes a barrier.
 func BenchmarkOverChange(b *testing.B) {
-	rows := int64(1_000_000)
+	rows := int64(100_000)
 	if testing.Short() {
 		rows = 50_000
 	}
-	in := &plan.Node{Key: []int{0}, Schema: schema("id", types.Int8, "o", types.Int8, "v", types.Int8)}
+	in := &plan.Node{Key: []int{0}, Schema: schema("id", types.Int8, "o", types.Int8, "v", types.Int8, "d", types.Int4)}
 	order := []plan.SortKey{{Column: 1}}
 	back, none := bound(plan.Preceding, 9), plan.Bound{Kind: plan.CurrentRow}
 	first, last := plan.Bound{Kind: plan.UnboundedPreceding}, plan.Bound{Kind: plan.UnboundedFollowing}
+	nth := func(c plan.OverCall) plan.OverCall {
+		n := int64(3)
+		c.Number = &n
+		return c
+	}
 	for _, c := range []struct {
 		name string
 		end  bool // append and take away a last row, instead of changing a value in the middle
@@ -32,13 +37,22 @@ func BenchmarkOverChange(b *testing.B) {
 		{"row_number_append", true, over("row_number()", types.Int8)},
 		{"running_sum_append", true, over("sum(int8)", types.NumericType, 2)},
 		{"partition_max", false, framed(over("max(int8)", types.Int8, 2), plan.FrameRows, first, last, "")},
+		{"max_to_end", false, framed(over("max(int8)", types.Int8, 2), plan.FrameRows, none, last, "")},
+		{"max_backward", false, framed(over("max(int8)", types.Int8, 2), plan.FrameRows, first, none, "")},
+		{"max_range_before", false, framed(over("max(int8)", types.Int8, 2), plan.FrameRange, first, back, "")},
+		{"max_excluding", false, framed(over("max(int8)", types.Int8, 2), plan.FrameRows, first, none, "current")},
+		{"count_of_others", false, framed(over("count(int8)", types.Int8, 2), plan.FrameRows, first, last, "current")},
+		{"nth_value", false, nth(framed(over("nth_value(anyelement,int4)", types.Int8, 2, 2), plan.FrameRows, first, last, ""))},
+		{"lag_by_column", false, over("lag(anyelement,int4)", types.Int8, 2, 3)},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			o := openBench(b, overNode(in, nil, order, c.call))
+			node := overNode(in, nil, order, c.call)
+			node.Over.Backward = c.name == "max_backward"
+			o := openBench(b, node)
 			out := &discard{}
 			chunk := types.NewChunk(in.Schema.Types())
 			push := func(id, v, w int64) {
-				for k, x := range []int64{id, id, v} {
+				for k, x := range []int64{id, id, v, id % 3} {
 					chunk.Cols[k].Int = append(chunk.Cols[k].Int, x)
 				}
 				chunk.PushWeight(w)

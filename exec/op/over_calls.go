@@ -25,6 +25,8 @@ type overCall struct {
 	acc      accumulator
 	slot     int // number among the calls with running values
 	total    bool
+	hole     bool   // rows around the own one are excluded from a frame that has a running value
+	distant  bool   // lag and lead with a distance that is not constant: the running value is the largest one
 	saved    []byte // running values of the computed rows
 	savedEnd []int
 }
@@ -71,17 +73,20 @@ func (c *overCall) place(o *overOp) error {
 	start, end := c.frame.Start.Kind, c.frame.End.Kind
 	fromFirst, toLast := start == plan.UnboundedPreceding, end == plan.UnboundedFollowing
 	near := !fromFirst && !toLast
-	plain := c.frame.Exclude == "" || c.frame.Exclude == "no_others"
+	plain := !c.excludes()
 	switch c.name {
 	case "row_number", "rank", "dense_rank":
 		o.ranked, o.running, o.mixed = true, true, true
 		return nil
 	case "percent_rank", "cume_dist", "ntile":
-		o.ranked, o.running, o.totals, o.mixed = true, true, true, true
+		o.ranked, o.running, o.totals, o.mixed, o.counted = true, true, true, true, true
 		if c.name == "cume_dist" {
 			o.ahead.groups = max(o.ahead.groups, 0)
 		}
-		o.whole = o.whole || c.name == "ntile" && c.spec.Number == nil
+		if c.name == "ntile" && c.spec.Number == nil { // the argument of the first row counts
+			c.acc, c.total = &valueAcc{arg: c.spec.Args[0]}, true
+			c.takeSlot(o)
+		}
 		return nil
 	case "lag", "lead":
 		c.placeShift(o)
@@ -91,7 +96,7 @@ func (c *overCall) place(o *overOp) error {
 		case near || plain && !c.spec.IgnoreNulls && (start == plan.Preceding || start == plan.CurrentRow):
 			c.reach(o)
 			return nil
-		case fromFirst && plain:
+		case fromFirst && (plain || !toLast):
 			c.acc = &valueAcc{arg: c.spec.Args[0], ignoreNulls: c.spec.IgnoreNulls}
 		}
 	case "last_value":
@@ -99,28 +104,38 @@ func (c *overCall) place(o *overOp) error {
 		case near, plain && !c.spec.IgnoreNulls && (end == plan.Following || end == plan.CurrentRow):
 			c.reach(o)
 			return nil
-		case plain && (fromFirst || toLast && !c.spec.IgnoreNulls && start != plan.Following):
+		case fromFirst && (plain || !toLast), plain && toLast && !c.spec.IgnoreNulls && start != plan.Following:
 			c.acc = &valueAcc{arg: c.spec.Args[0], ignoreNulls: c.spec.IgnoreNulls, last: true}
 			fromFirst = true
 		}
 	case "nth_value":
 		if near {
 			c.reach(o)
-		} else {
-			o.whole = true
+			return nil
 		}
-		return nil
+		if n := c.spec.Number; n != nil && *n > 0 {
+			if !fromFirst && c.reachNth(o, *n) {
+				return nil
+			}
+			if fromFirst && (plain || !toLast) {
+				c.acc = &nthAcc{valueAcc: valueAcc{arg: c.spec.Args[0], ignoreNulls: c.spec.IgnoreNulls}, n: *n}
+			}
+		}
 	default:
 		if err := c.prepare(o, false); err != nil {
 			return err
 		}
-		if near {
+		switch {
+		case near:
 			c.reach(o)
 			return nil
-		}
-		if fromFirst && plain {
+		case fromFirst && toLast && !plain:
+			if !c.agg.calls[0].sided() {
+				c.acc = &aggAcc{c: c} // rows can be taken out of it
+			}
+		case fromFirst:
 			// Nothing leaves such a frame.
-			running := &overCall{spec: c.spec}
+			running := &overCall{spec: c.spec, name: c.name}
 			if err := running.prepare(o, true); err != nil {
 				return err
 			}
@@ -129,24 +144,69 @@ func (c *overCall) place(o *overOp) error {
 			}
 		}
 	}
-	switch {
-	case c.acc == nil, !fromFirst, end == plan.Preceding && c.frame.Mode == plan.FrameRange:
-		c.acc, o.whole = nil, true
+	if c.acc == nil || !fromFirst {
+		c.acc = nil
+		c.reachEnds(o)
 		return nil
-	case toLast:
+	}
+	if c.hole = !plain; c.hole && c.frame.Exclude != "current" {
+		o.back.groups, o.ahead.groups = max(o.back.groups, 1), max(o.ahead.groups, 0)
+	}
+	if toLast {
 		c.total, o.totals = true, true
-	default:
-		o.trailing = o.trailing || end == plan.Preceding
+	} else {
+		o.trailing = o.trailing || end == plan.Preceding || c.hole
+		o.gapped = o.gapped || end == plan.Preceding && c.frame.Mode == plan.FrameRange
 		o.mixed = true
 		c.reach(o)
 	}
-	o.running = true
-	for _, x := range o.calls {
-		if x.acc != nil {
-			c.slot++
-		}
-	}
+	c.takeSlot(o)
 	return nil
+}
+
+func (c *overCall) excludes() bool { return c.frame.Exclude != "" && c.frame.Exclude != "no_others" }
+
+// takeSlot gives the call a place among the running values.
+func (c *overCall) takeSlot(o *overOp) {
+	o.running = true
+	c.slot = o.slots
+	o.slots++
+}
+
+// reachEnds notes that the function reads to an end of the partition row by row.
+func (c *overCall) reachEnds(o *overOp) {
+	fromFirst, toLast := c.frame.Start.Kind == plan.UnboundedPreceding, c.frame.End.Kind == plan.UnboundedFollowing
+	o.whole = o.whole || fromFirst && toLast
+	if fromFirst {
+		o.back.rows = math.MaxInt64
+	}
+	if toLast {
+		o.ahead.rows = math.MaxInt64
+	}
+	c.reach(o)
+}
+
+// reachNth notes how far nth_value reads in a frame that ends with the partition, and reports whether that is known.
+func (c *overCall) reachNth(o *overOp, n int64) bool {
+	if c.frame.Exclude == "group" || c.frame.Exclude == "ties" {
+		return false
+	}
+	if b := c.frame.Start; b.Kind == plan.Following {
+		if c.frame.Mode != plan.FrameRows || c.spec.IgnoreNulls || b.Offset == nil || b.Offset.Int < 0 {
+			return false
+		}
+		n += min(b.Offset.Int, math.MaxInt32)
+	}
+	if n++; n > math.MaxInt32 { // one row more where the own one is excluded
+		return false
+	}
+	if c.spec.IgnoreNulls {
+		o.ahead.values = append(o.ahead.values, valueReach{c.spec.Args[0], n})
+	} else {
+		o.ahead.rows = max(o.ahead.rows, n)
+	}
+	c.reach(o)
+	return true
 }
 
 // placeShift is place of lag and lead.
@@ -154,21 +214,28 @@ func (c *overCall) placeShift(o *overOp) {
 	n := int64(1)
 	if len(c.spec.Args) > 1 {
 		if c.spec.Number == nil {
-			o.whole = true
+			c.acc = &distanceAcc{arg: c.spec.Args[1], lag: c.name == "lag"}
+			c.distant, o.distant, o.totals = true, true, true
+			c.takeSlot(o)
 			return
 		}
 		n = *c.spec.Number
 	}
-	r := &o.ahead
 	if c.name == "lag" {
 		n = -n
 	}
 	if n < 0 {
-		r = &o.back
 		if n = -n; n < 0 {
 			n = math.MaxInt64
 		}
+		c.shiftReach(&o.back, n)
+		return
 	}
+	c.shiftReach(&o.ahead, n)
+}
+
+// shiftReach notes that lag or lead reads n rows in a direction.
+func (c *overCall) shiftReach(r *overReach, n int64) {
 	if c.spec.IgnoreNulls && n > 0 {
 		r.values = append(r.values, valueReach{c.spec.Args[0], n})
 		return
@@ -206,15 +273,16 @@ func (c *overCall) reach(o *overOp) {
 	}
 }
 
-// prepare makes the aggregate of the frame's rows. Those of a running one are never taken out. The position column at the end is the stream
-// key, which keeps lists in the order of the window.
+// prepare makes the aggregate of the frame's rows. Those of a running one are never taken out; where rows come in the opposite order sums of floats are
+// exact nevertheless. The position column at the end is the stream key, which keeps lists in the order of the window.
 func (c *overCall) prepare(o *overOp, running bool) error {
 	in := o.span.part.Cols
 	ts := make([]types.Type, len(in))
 	for k, v := range in {
 		ts[k] = v.Type
 	}
-	input := &plan.Node{Key: []int{len(in) - 1}, AppendOnly: running}
+	exact := o.node.Over.Backward && len(c.spec.Args) > 0 && ts[c.spec.Args[0]].Kind() == types.KindFloat && c.name != "min" && c.name != "max"
+	input := &plan.Node{Key: []int{len(in) - 1}, AppendOnly: running && !exact}
 	node := &plan.Node{
 		ID: o.node.ID, Kind: plan.KindAgg, Schema: types.Schema{{Name: c.name, Type: c.spec.Type}}, Inputs: []*plan.Node{input},
 		Agg: &plan.Agg{Global: true, OnClose: -1, Calls: []plan.AggCall{{
@@ -310,10 +378,20 @@ func (c *overCall) eval(o *overOp, acc []byte) error {
 // evalRunning computes the values of frames that begin with the partition from running values.
 func (c *overCall) evalRunning(o *overOp, acc []byte) error {
 	s := &o.span
-	end := func(i int) int {
-		if c.total {
-			return math.MaxInt
+	if c.total || c.hole || c.distant {
+		if err := c.accumulate(o, acc); err != nil || s.valuesOnly {
+			return err
 		}
+		switch {
+		case c.distant:
+			c.shift(o)
+			return nil
+		case c.total:
+			return c.evalTotal(o)
+		}
+		return c.evalHole(o)
+	}
+	end := func(i int) int {
 		e, err := c.bound(o, i, c.frame.End, false)
 		if err != nil {
 			o.fail(i, err)
@@ -321,57 +399,119 @@ func (c *overCall) evalRunning(o *overOp, acc []byte) error {
 		}
 		return min(max(e, 0), len(s.rows))
 	}
-	final := func(i int) error {
-		if s.valuesOnly {
-			return nil
-		}
-		failed, fatal := c.acc.final(c.out)
-		if failed != nil {
-			o.fail(i, failed)
-		}
-		return fatal
-	}
 	i := s.a
-	for ; i < s.b && !c.total; i++ {
+	for ; i < s.b; i++ {
 		e := end(i)
 		if e > s.a {
 			break
 		}
-		_, accs, err := o.before(e - 1)
-		if err != nil {
+		if err := c.loadAt(o, e-1); err != nil {
 			return err
 		}
-		var b []byte
-		if len(accs) > c.slot {
-			b = accs[c.slot]
-		}
-		if err := c.acc.load(b); err != nil {
-			return err
-		}
-		if err := final(i); err != nil {
+		if err := c.finish(o, i); err != nil {
 			return err
 		}
 	}
 	if err := c.acc.load(acc); err != nil {
 		return err
 	}
-	for j := s.a; j < len(s.rows) && (j < s.b || i < s.b && !c.total); j++ {
+	for j := s.a; j < len(s.rows) && (j < s.b || i < s.b); j++ {
 		if err := c.acc.feed(o, j); err != nil {
 			return err
 		}
 		if j < s.b && !o.ctx.OneShot {
-			c.saved = c.acc.save(c.saved)
-			c.savedEnd = append(c.savedEnd, len(c.saved))
+			c.save()
 		}
 		for ; i < s.b && end(i)-1 <= j; i++ {
-			if err := final(i); err != nil {
+			if err := c.finish(o, i); err != nil {
 				return err
 			}
 		}
 	}
-	if !c.total || s.valuesOnly {
+	return nil
+}
+
+// accumulate makes the running values of the computed rows. Afterwards the accumulator has that of the last one.
+func (c *overCall) accumulate(o *overOp, acc []byte) error {
+	if err := c.acc.load(acc); err != nil {
+		return err
+	}
+	for j := o.span.a; j < o.span.b; j++ {
+		if err := c.acc.feed(o, j); err != nil {
+			return err
+		}
+		if c.hole && !c.total || !o.ctx.OneShot {
+			c.save()
+		}
+	}
+	return nil
+}
+
+func (c *overCall) save() {
+	c.saved = c.acc.save(c.saved)
+	c.savedEnd = append(c.savedEnd, len(c.saved))
+}
+
+// loadAt makes the accumulator's value that up to row k.
+func (c *overCall) loadAt(o *overOp, k int) error {
+	if k >= o.span.a {
+		return c.acc.load(c.savedAt(k - o.span.a))
+	}
+	_, accs, err := o.before(k)
+	if err != nil {
+		return err
+	}
+	var b []byte
+	if len(accs) > c.slot {
+		b = accs[c.slot]
+	}
+	return c.acc.load(b)
+}
+
+// finish appends the accumulator's value as the result of row i.
+func (c *overCall) finish(o *overOp, i int) error {
+	if o.span.valuesOnly {
 		return nil
 	}
+	failed, fatal := c.acc.final(c.out)
+	if failed != nil {
+		o.fail(i, failed)
+	}
+	return fatal
+}
+
+// evalHole computes frames from which rows are excluded: the running value up to the first of these, and what comes behind them.
+func (c *overCall) evalHole(o *overOp) error {
+	s := &o.span
+	for i := s.a; i < s.b; i++ {
+		f, err := c.frameOf(o, i)
+		if err != nil {
+			o.fail(i, err)
+			c.out.AppendNull()
+			continue
+		}
+		k := min(f.end, f.exFrom)
+		if err := c.loadAt(o, k-1); err != nil {
+			return err
+		}
+		for ; k < f.end; k++ {
+			if !f.has(k) {
+				continue
+			}
+			if err := c.acc.feed(o, k); err != nil {
+				return err
+			}
+		}
+		if err := c.finish(o, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// evalTotal computes functions of the whole partition, maybe without the rows around the own one.
+func (c *overCall) evalTotal(o *overOp) error {
+	s := &o.span
 	if !s.complete {
 		_, accs, err := o.values(o.total)
 		if err != nil {
@@ -380,6 +520,12 @@ func (c *overCall) evalRunning(o *overOp, acc []byte) error {
 		if err := c.acc.load(accs[c.slot]); err != nil {
 			return err
 		}
+	}
+	switch {
+	case c.name == "ntile":
+		return c.evalShare(o)
+	case c.hole:
+		return c.evalRest(o)
 	}
 	failed, fatal := c.acc.final(c.out)
 	if fatal != nil {
@@ -391,6 +537,50 @@ func (c *overCall) evalRunning(o *overOp, acc []byte) error {
 		}
 		if i > s.a {
 			c.out.Append(c.out, 0)
+		}
+	}
+	return nil
+}
+
+// evalRest computes an aggregate of all rows of the partition but those that are excluded, which are taken out of it.
+func (c *overCall) evalRest(o *overOp) error {
+	s := &o.span
+	take := func(from, to int, w int64) error {
+		for k := from; k < to; k++ {
+			if err := c.feed(o, k, w); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	from, to := 0, 0 // the rows that are out
+	for i := s.a; i < s.b; i++ {
+		f, err := c.frameOf(o, i)
+		if err != nil {
+			return err
+		}
+		if f.exFrom != from || f.exTo != to {
+			if err := take(from, to, 1); err != nil {
+				return err
+			}
+			if from, to = f.exFrom, f.exTo; from < to {
+				if err := take(from, to, -1); err != nil {
+					return err
+				}
+			}
+		}
+		if f.keep >= 0 {
+			if err := c.feed(o, i, 1); err != nil {
+				return err
+			}
+		}
+		if err := c.finish(o, i); err != nil {
+			return err
+		}
+		if f.keep >= 0 {
+			if err := c.feed(o, i, -1); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -419,8 +609,7 @@ func (c *overCall) evalShare(o *overOp) error {
 		n = at.number
 	}
 	if c.name == "ntile" {
-		c.ntile(o, n)
-		return nil
+		return c.ntile(o, n)
 	}
 	for i := s.a; i < s.b; i++ {
 		x := 0.0
@@ -435,13 +624,19 @@ func (c *overCall) evalShare(o *overOp) error {
 	return nil
 }
 
-func (c *overCall) ntile(o *overOp, n int64) {
+func (c *overCall) ntile(o *overOp, n int64) error {
 	s := &o.span
-	arg := s.part.Cols[c.spec.Args[0]]
-	null := arg.IsNull(0)
-	k := int64(1)
-	if !null {
-		k = arg.Int[0]
+	null, k := false, int64(1)
+	if c.acc == nil {
+		k = *c.spec.Number
+	} else {
+		arg := &types.Vector{Type: s.part.Cols[c.spec.Args[0]].Type}
+		if _, err := c.acc.final(arg); err != nil {
+			return err
+		}
+		if null = arg.IsNull(0); !null {
+			k = arg.Int[0]
+		}
 	}
 	size, extra := int64(0), int64(0)
 	if k > 0 {
@@ -461,6 +656,7 @@ func (c *overCall) ntile(o *overOp, n int64) {
 			pushInt(c.out, extra+(at-extra*(size+1))/size+1)
 		}
 	}
+	return nil
 }
 
 // shift is lag and lead.
@@ -562,7 +758,7 @@ func (c *overCall) aggregate(o *overOp) error {
 	c.begin()
 	in := make(map[int]bool)
 	sliding := frameRows{keep: -1}
-	exclude := c.frame.Exclude != "" && c.frame.Exclude != "no_others"
+	exclude := c.excludes()
 	for i := s.a; i < s.b; i++ {
 		f, err := c.frameOf(o, i)
 		if err != nil {

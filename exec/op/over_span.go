@@ -85,6 +85,7 @@ type overTracker struct {
 	r            *overReach
 	off          bool
 	reads        bool // the anchor reads the rows walked over; otherwise they read the anchor
+	gap          bool // those that read a running value before the row behind the anchor are in reach too
 	rows, groups int64
 	order        []byte // order key of the row before
 	seen         []int64
@@ -104,6 +105,7 @@ func (o *overOp) decode(r *sortedRow) error {
 
 func (t *overTracker) start(r *sortedRow, reach *overReach, reads bool) error {
 	t.r, t.reads, t.off, t.rows, t.groups = reach, reads, false, 0, 0
+	t.gap = t.o.gapped && !reads && reach == &t.o.back
 	t.order = append(t.order[:0], r.orderKey()...)
 	t.seen = t.seen[:0]
 	for range reach.values {
@@ -134,6 +136,11 @@ func (t *overTracker) start(r *sortedRow, reach *overReach, reads bool) error {
 func (t *overTracker) step(r *sortedRow) (bool, error) {
 	if t.off {
 		return false, nil
+	}
+	if t.gap {
+		err := t.start(r, t.r, false)
+		t.gap = false
+		return true, err
 	}
 	if !bytes.Equal(t.order, r.orderKey()) {
 		t.groups++
@@ -448,7 +455,7 @@ func (o *overOp) before(i int) (places, [][]byte, error) {
 func (o *overOp) sameTotals(a, b []byte) bool {
 	at, as, err := o.values(a)
 	bt, bs, berr := o.values(b)
-	if err != nil || berr != nil || len(as) != len(bs) || at.number != bt.number {
+	if err != nil || berr != nil || len(as) != len(bs) || o.counted && at.number != bt.number {
 		return false
 	}
 	for _, c := range o.calls {
@@ -466,7 +473,8 @@ func (o *overOp) compute(p *overPart, out Emitter) (int, error) {
 		return -1, err
 	}
 	n := s.b - s.a
-	if n == 0 {
+	o.work.loaded += len(s.rows)
+	if o.work.computed += n; n == 0 {
 		return -1, nil
 	}
 	s.failed = append(s.failed[:0], make([]error, n)...)

@@ -250,7 +250,7 @@ func TestOverChanges(t *testing.T) {
 		c.Number, c.IgnoreNulls = n, ignore
 		return c
 	}
-	in.Schema = append(in.Schema, schema("two", types.Int4, "three", types.Int4)...)
+	in.Schema = append(in.Schema, schema("two", types.Int4, "far", types.Int4)...)
 	limits := map[string][5]int{"": {1 << 20, 4096, 16, 256, 65536}, "small": {1 << 20, 3, 1, 2, 4}, "all": {0, 5, 1, 2, 4}}
 	for name, l := range limits {
 		t.Run(name, func(t *testing.T) {
@@ -278,10 +278,20 @@ func TestOverChanges(t *testing.T) {
 					func() plan.OverCall {
 						return number(over("lead(anyelement,int4)", types.Int4, 3, 4), &two, rapid.Bool().Draw(rt, "ignore"))
 					},
-					func() plan.OverCall { return number(over("lag(anyelement,int4)", types.Int4, 3, 2), nil, false) },
+					func() plan.OverCall {
+						f := rapid.SampledFrom([]string{"lag", "lead"}).Draw(rt, "fn")
+						return number(over(f+"(anyelement,int4)", types.Int4, 3, 5), nil, rapid.Bool().Draw(rt, "ignore"))
+					},
 					func() plan.OverCall { return frame(over("first_value(anyelement)", types.Int4, 3)) },
 					func() plan.OverCall { return frame(over("last_value(anyelement)", types.Int4, 3)) },
 					func() plan.OverCall { return frame(over("nth_value(anyelement,int4)", types.Int4, 3, 4)) },
+					func() plan.OverCall {
+						c := frame(over("nth_value(anyelement,int4)", types.Int4, 3, 4))
+						return number(c, &two, c.IgnoreNulls)
+					},
+					func() plan.OverCall {
+						return frame(over("array_agg(anynonarray)", types.T(types.ArrayOf(types.OIDInt4)), 3))
+					},
 					func() plan.OverCall { return frame(over("sum(int4)", types.Int8, 3)) },
 					func() plan.OverCall { return frame(over("sum(int4)", types.Int8, 3)) },
 					func() plan.OverCall { return frame(over("max(int4)", types.Int4, 3)) },
@@ -306,11 +316,14 @@ func TestOverChanges(t *testing.T) {
 				for i := range es {
 					lines := ""
 					for _, l := range strings.Split(strings.TrimSpace(es[i].In[0]), "\n") {
-						lines += l + " 2 3\n"
+						// As far away as the row itself says, so that a retraction says the same.
+						lines += l + " 2 " + []string{"0", "1", "2", "NULL", "-1", "7", "3"}[len(l)%3+int(l[2]-'0')%4] + "\n"
 					}
 					es[i].In[0] = lines
 				}
-				return optest.Spec{Node: overNode(in, []int{1}, order, calls...), Route: [][]int{{1}}, Epochs: es}
+				node := overNode(in, []int{1}, order, calls...)
+				node.Over.Backward = rapid.Bool().Draw(rt, "backward")
+				return optest.Spec{Node: node, Route: [][]int{{1}}, Epochs: es}
 			})
 		})
 	}
@@ -344,6 +357,29 @@ func TestOverCompletesOlderState(t *testing.T) {
 	}, out.rows)
 }
 
+// TestOverCompletesRunningValues goes on from rows without the running values that a function has now: the first barrier corrects what is shown.
+func TestOverCompletesRunningValues(t *testing.T) {
+	in := input([]int{0}, schema("id", types.Int4, "k", types.Int4, "v", types.Int4))
+	order := []plan.SortKey{{Column: 2}}
+	two := int64(2)
+	second := framed(over("nth_value(anyelement,int4)", types.Int4, 2, 1), plan.FrameRows, bound(plan.UnboundedPreceding, 0), bound(plan.CurrentRow, 0), "")
+	second.Number = &two
+	older, node := overNode(in, []int{1}, order, over("lag(anyelement)", types.Int4, 2)), overNode(in, []int{1}, order, second)
+	h := optest.NewHost(t, nil)
+	o := h.Open(older)
+	c, err := types.ParseChunk(in.Schema.Types(), "+ 1 1 10\n+ 2 1 20\n+ 3 1 30\n+ 4 2 7")
+	require.NoError(t, err)
+	require.NoError(t, o.Process(0, c, &discard{}))
+	h.Checkpoint(o, &discard{})
+	require.NoError(t, o.Close())
+	o = h.Restore(node)
+	out := &collect{}
+	h.Barrier(o, out)
+	slices.Sort(out.rows)
+	require.Equal(t, []string{"+1 2 1 20 20", "-1 2 1 20 10"}, out.rows, "the other rows show the same")
+	require.NoError(t, o.Close())
+}
+
 type collect struct{ rows []string }
 
 func (c *collect) Emit(k *types.Chunk) error {
@@ -359,3 +395,113 @@ func (c *collect) Emit(k *types.Chunk) error {
 }
 
 func (*collect) EmitWatermark(op.Watermark) error { return nil }
+
+// overHost runs window functions over rows (id, o, v) of one partition, o equal to id.
+type overHost struct {
+	t    *testing.T
+	h    *optest.Host
+	node *plan.Node
+	op   op.Operator
+	last collect
+}
+
+func newOverHost(t *testing.T, backward bool, calls ...plan.OverCall) *overHost {
+	order := []plan.SortKey{{Column: 1, Desc: backward}}
+	in := input([]int{0}, schema("id", types.Int8, "o", types.Int8, "v", types.Int8))
+	x := &overHost{t: t, h: optest.NewHost(t, nil), node: overNode(in, nil, order, calls...)}
+	x.node.Over.Backward = backward
+	x.op = x.h.Open(x.node)
+	return x
+}
+
+// apply applies changes and returns what they cost.
+func (x *overHost) apply(changes [][4]int64) (loaded, computed int) {
+	c := types.NewChunk(x.node.Inputs[0].Schema.Types())
+	flush := func() {
+		if c.N > 0 {
+			require.NoError(x.t, x.op.Process(0, c, &x.last))
+		}
+		c.Reset()
+	}
+	l, n := op.OverWork(x.op)
+	for _, d := range changes {
+		for k := range 3 {
+			c.Cols[k].Int = append(c.Cols[k].Int, d[k])
+		}
+		if c.PushWeight(d[3]); c.N == types.MaxChunkRows {
+			flush()
+		}
+	}
+	flush()
+	x.last.rows = nil
+	x.h.Barrier(x.op, &x.last)
+	loaded, computed = op.OverWork(x.op)
+	return loaded - l, computed - n
+}
+
+// TestOverTrailingChain changes running values up to the last row that is in reach of the change, and no further.
+func TestOverTrailingChain(t *testing.T) {
+	for _, n := range []int64{3, 20, 100} {
+		x := newOverHost(t, false, framed(over("max(int8)", types.Int8, 2), plan.FrameRows, bound(plan.UnboundedPreceding, 0), bound(plan.Preceding, n), ""))
+		var rows [][4]int64
+		for i := range int64(1000) {
+			v := int64(5)
+			if i > 200+n {
+				v = 60
+			}
+			rows = append(rows, [4]int64{i, i, v, 1})
+		}
+		x.apply(rows)
+		x.apply([][4]int64{{200, 200, 5, -1}, {200, 200, 50, 1}})
+		changed := 0
+		for _, r := range x.last.rows {
+			if strings.HasPrefix(r, "+") {
+				changed++
+			}
+		}
+		require.EqualValues(t, n+2, changed, "the row itself and those that have it as the last rows of their frames")
+	}
+}
+
+// TestOverCost changes a row in the middle of a partition that has many.
+func TestOverCost(t *testing.T) {
+	const rows = 20000
+	first, last, here := bound(plan.UnboundedPreceding, 0), bound(plan.UnboundedFollowing, 0), bound(plan.CurrentRow, 0)
+	number := func(c plan.OverCall, n int64) plan.OverCall { c.Number = &n; return c }
+	for _, c := range []struct {
+		name     string
+		call     plan.OverCall
+		backward bool
+		most     int // rows loaded
+	}{
+		{"max to the end", framed(over("max(int8)", types.Int8, 2), plan.FrameRows, first, here, ""), true, 100},
+		{"first value not null to the end", framed(over("last_value(anyelement)", types.Int8, 2), plan.FrameRange, first, bound(plan.Preceding, 3), ""), true, 100},
+		{"max up to a distance", framed(over("max(int8)", types.Int8, 2), plan.FrameRange, first, bound(plan.Preceding, 50), ""), false, 300},
+		{"max up to others", framed(over("max(int8)", types.Int8, 2), plan.FrameRows, first, here, "current"), false, 100},
+		{"max up to peers", framed(over("max(int8)", types.Int8, 2), plan.FrameGroups, first, bound(plan.Following, 2), "group"), false, 100},
+		{"all others", framed(over("count(int8)", types.Int8, 2), plan.FrameRows, first, last, "current"), false, 100},
+		{"nth", number(framed(over("nth_value(anyelement,int4)", types.Int8, 2, 0), plan.FrameRows, first, last, ""), 3), false, 100},
+		{"nth to the end", number(framed(over("nth_value(anyelement,int4)", types.Int8, 2, 0), plan.FrameRows, here, last, ""), 3), false, 100},
+		{"lag by a column", over("lag(anyelement,int4)", types.Int8, 2, 3), false, 100},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.call.Args[len(c.call.Args)-1] == 3 {
+				c.call.Args = []int{2, 2}
+			}
+			x := newOverHost(t, c.backward, c.call)
+			var all [][4]int64
+			for i := range int64(rows) {
+				v := i % 10
+				if i == 3 || i == rows-3 {
+					v = 11 // the values of the others do not reach far
+				}
+				all = append(all, [4]int64{i, i, v, 1})
+			}
+			x.apply(all)
+			loaded, computed := x.apply([][4]int64{{rows / 2, rows / 2, 0, -1}, {rows / 2, rows / 2, 1, 1}})
+			t.Logf("%d loaded, %d computed", loaded, computed)
+			require.LessOrEqual(t, loaded, c.most)
+			require.Positive(t, computed)
+		})
+	}
+}

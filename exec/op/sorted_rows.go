@@ -17,7 +17,9 @@ type sortedRows struct {
 	group []int
 	order []plan.SortKey
 	tie   []int
-	types []types.Type
+	// tieDesc: rows that are equal in order are in descending order of the stream key.
+	tieDesc bool
+	types   []types.Type
 
 	hash     []uint64
 	key, val []byte
@@ -70,7 +72,13 @@ func (s *sortedRows) locate(c *types.Chunk, r int) (kg uint16, groupEnd int) {
 		k = types.AppendKey(k, c.Cols[o.Column], r, o.Desc, o.NullsFirst)
 	}
 	s.ends[1] = len(k)
-	k = types.AppendKeyRow(k, s.tieVecs, r)
+	if s.tieDesc {
+		for _, v := range s.tieVecs {
+			k = types.AppendKey(k, v, r, true, false)
+		}
+	} else {
+		k = types.AppendKeyRow(k, s.tieVecs, r)
+	}
 	s.ends[2] = len(k)
 	s.key = types.AppendRow(k, c.Cols, r)
 	return keyGroup(s.ctx, s.hash[r]), s.ends[0]

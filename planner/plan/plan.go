@@ -439,7 +439,7 @@ type OverCall struct {
 	Frame       Frame      `json:"frame"`
 	IgnoreNulls bool       `json:"ignore_nulls,omitempty"`
 	Type        types.Type `json:"type"`
-	// Number is the second argument of lag and lead and the argument of ntile where it is a constant that is not NULL.
+	// Number is the second argument of lag, lead and nth_value and the argument of ntile where it is a constant that is not NULL.
 	Number *int64 `json:"number,omitempty"`
 }
 
@@ -449,6 +449,8 @@ type Over struct {
 	Order       []SortKey  `json:"order,omitempty"`
 	Calls       []OverCall `json:"calls"`
 	OnClose     *int       `json:"on_close,omitempty"` // as of TopN, of PartitionBy
+	// Backward: order and frames are the opposite of the query's. Rows that are equal in Order are in descending order of the stream key.
+	Backward bool `json:"backward,omitempty"`
 }
 
 // Recompute evaluates Sub (a one-shot plan whose KindInput leaves stand for the node's inputs) again per epoch and emits the difference.
