@@ -420,8 +420,8 @@ func (g *generator) from(outer []genColumn) (string, []genColumn) {
 			on = l + " = " + k.name
 		case g.r.IntN(5) == 0:
 			on = g.expr(cols, k.kind, 2) + " = " + g.expr(rc, k.kind, 2)
-		case g.r.IntN(5) == 0:
-			on = l + g.one(" < ", " >= ") + k.name
+		case g.r.IntN(4) == 0:
+			on = g.between(l, cols, rc, k)
 		default:
 			on = l + " = " + k.name
 			if g.r.IntN(3) == 0 {
@@ -432,6 +432,38 @@ func (g *generator) from(outer []genColumn) (string, []genColumn) {
 		cols = append(cols, rc...)
 	}
 	return text, cols
+}
+
+// between is a join condition of comparisons between column l of cols and column k of rc, of one kind.
+func (g *generator) between(l string, cols, rc []genColumn, k genColumn) string {
+	shift := func(by string) string {
+		switch k.kind {
+		case kInt, kNum:
+			return k.name + by + g.one("1", "2")
+		case kTime:
+			return k.name + by + g.one("interval '15 minutes'", "interval '1 hour'", "interval '1 month'")
+		}
+		return k.name
+	}
+	low, high := shift(" - "), shift(" + ")
+	switch g.r.IntN(4) {
+	case 0:
+		low = g.column(rc, k.kind)
+	case 1:
+		return g.column(cols, k.kind) + g.one(" < ", " <= ", " > ", " >= ") + g.one(k.name, low, high)
+	case 2: // spans that overlap
+		return l + g.one(" <= ", " < ") + g.column(rc, k.kind) + " AND " + g.column(cols, k.kind) + g.one(" >= ", " > ") + k.name
+	}
+	on := l + g.one(" >= ", " > ") + low + " AND " + l + g.one(" <= ", " < ") + high
+	if g.r.IntN(3) > 0 {
+		return on
+	}
+	for _, c := range rc {
+		if m := g.column(cols, c.kind); m != "" {
+			return on + " AND " + m + g.one(" = ", " <> ") + c.name
+		}
+	}
+	return on
 }
 
 // query returns a query and the kinds of its columns; want fixes them.

@@ -445,19 +445,25 @@ func (x *explainer) join(n *plan.Node, state func(string) string) (string, []str
 	j, l, r := n.Join, n.Inputs[0], n.Inputs[1]
 	method := "Hash"
 	if len(j.LeftKeys) == 0 {
-		method = "Nested Loop"
+		if method = "Nested Loop"; j.Range != nil {
+			method = "Range"
+		}
 	}
 	name := map[plan.JoinType]string{plan.Inner: " Join", plan.Left: " Left Join", plan.Right: " Right Join", plan.Full: " Full Join", plan.Semi: " Semi Join", plan.Anti: " Anti Join"}[j.Type]
-	residual := ""
+	condition := func(e *expr.Expr) string { return expr.String(e, append(names(l), names(r)...)) }
+	span, residual := "", ""
+	if j.Range != nil {
+		span = condition(j.Range.Cond)
+	}
 	if j.Residual != nil {
-		residual = expr.String(j.Residual, append(names(l), names(r)...))
+		residual = condition(j.Residual)
 	}
 	closing, keeps := "", "all rows of both inputs"
 	if j.CloseKey != nil {
 		closing = "Forget: when both watermarks pass " + l.Schema[j.LeftKeys[*j.CloseKey]].Name
 		keeps = "rows of open windows of both inputs"
 	}
-	return method + name, []string{labelled("Keys", keyPairs(l, r, j.LeftKeys, j.RightKeys, j.NullSafe)), labelled("Condition", residual), closing, state(keeps)}
+	return method + name, []string{labelled("Keys", keyPairs(l, r, j.LeftKeys, j.RightKeys, j.NullSafe)), labelled("Range", span), labelled("Condition", residual), closing, state(keeps)}
 }
 
 func (x *explainer) asofJoin(n *plan.Node, state func(string) string) (string, []string) {

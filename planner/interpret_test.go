@@ -440,6 +440,9 @@ func (in *interpreter) join(n *plan.Node, l, r []row) []row {
 				continue
 			}
 			x := append(append(row(nil), a...), b...)
+			if j.Range != nil && !isTrue(in.eval([]*expr.Expr{j.Range.Cond}, []row{x}, all)[0][0]) {
+				continue
+			}
 			if j.Residual != nil && !isTrue(in.eval([]*expr.Expr{j.Residual}, []row{x}, all)[0][0]) {
 				continue
 			}

@@ -103,19 +103,26 @@ func hashType(a, c types.OID) (types.OID, bool) {
 }
 
 func (ph *physical) join(n *node, want, need map[int]bool) *phys {
-	lset, rset := toSet(n.in[0].out()), toSet(n.in[1].out())
-	keys, rest := ph.joinKeys(n.cond, lset, rset)
+	keys, rest := ph.joinKeys(n.cond, toSet(n.in[0].out()), toSet(n.in[1].out()))
 	l, r := ph.build(n.in[0], need), ph.build(n.in[1], need)
+	rng, rest := ph.joinRange(rest, l, r)
 	var lk, rk []int
 	l, lk = ph.keyColumns(l, keys, func(k joinKey) *expr.Expr { return k.l })
 	r, rk = ph.keyColumns(r, keys, func(k joinKey) *expr.Expr { return k.r })
+	var lc, rc [2]int
+	keep := union(need, lk, rk)
+	if rng != nil {
+		l, lc = ph.rangeColumns(l, rng, func(b *joinBound) *expr.Expr { return b.l })
+		r, rc = ph.rangeColumns(r, rng, func(b *joinBound) *expr.Expr { return b.r })
+		keep = union(keep, lc[:], rc[:])
+	}
 	if n.jtype == plan.Full {
 		l, r = ph.markPadded(l), ph.markPadded(r)
 	}
 	if !arrange(l, lk, rk, keys) {
 		arrange(r, rk, lk, keys)
 	}
-	l, r = ph.coPartition(l, r, lk, rk, union(need, lk, rk))
+	l, r = ph.coPartition(l, r, lk, rk, keep)
 	semi := n.jtype == plan.Semi || n.jtype == plan.Anti
 
 	all := appendAll(l.ids, r.ids)
@@ -124,10 +131,10 @@ func (ph *physical) join(n *node, want, need map[int]bool) *phys {
 	if semi {
 		visible = l.ids
 	}
-	keep := toSet(key)
+	inKey := toSet(key)
 	var out, pos []int
 	for i, id := range visible {
-		if want[id] || keep[id] {
+		if want[id] || inKey[id] {
 			out, pos = append(out, id), append(pos, i)
 		}
 	}
@@ -143,6 +150,9 @@ func (ph *physical) join(n *node, want, need map[int]bool) *phys {
 			}
 			j.NullSafe[i] = true
 		}
+	}
+	if rng != nil {
+		j.Range = ph.rangeOf(rng, l, r, lc, rc, all)
 	}
 	if cond := and(rest...); cond != nil {
 		j.Residual = ph.exprOver(cond, all)

@@ -53,6 +53,20 @@ func AppendKey(dst []byte, v *Vector, i int, desc, nullsFirst bool) []byte {
 	return dst
 }
 
+// KeyWord returns a number that orders as the key form of value i does. The vector is of kind int, float or bool, the value not NULL.
+func KeyWord(v *Vector, i int) uint64 {
+	switch v.Type.Kind() {
+	case KindFloat:
+		return floatKey(v.Float[i])
+	case KindBool:
+		if v.Bool[i] {
+			return 1
+		}
+		return 0
+	}
+	return uint64(v.Int[i]) ^ 1<<63
+}
+
 func appendKeyNull(dst []byte, nullsFirst bool) []byte {
 	if nullsFirst {
 		return append(dst, keyNullFirst)

@@ -15,3 +15,10 @@ func OverWork(o Operator) (loaded, computed int) {
 	w := o.(*overOp).work
 	return w.loaded, w.computed
 }
+
+// LowerOrderLimits makes joins keep few rows in order, in small blocks, and returns what undoes it.
+func LowerOrderLimits(chain, block int) (restore func()) {
+	oldChain, oldBlock := orderedChain, orderBlockRows
+	orderedChain, orderBlockRows = uint32(chain), block
+	return func() { orderedChain, orderBlockRows = oldChain, oldBlock }
+}

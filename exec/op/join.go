@@ -11,7 +11,7 @@ import (
 // deltas of an epoch produce Δa⋈b + a⋈Δb + Δa⋈Δb, each pair once.
 //
 // What depends on the absence or presence of matches (the NULL-padded rows of outer joins, the rows of semi and anti joins) is brought up to date
-// at the barrier. Invariant: of a key (with a residual condition: of a row) that is shown, every row of the side is emitted, with its
+// at the barrier. Matches are counted for keys, where there is a condition beside them for rows. Invariant: of a key (then: of a row) that is shown, every row of the side is emitted, with its
 // count; a row's later changes are passed on at once while that is so.
 type joinOp struct {
 	base
@@ -21,14 +21,18 @@ type joinOp struct {
 	pairs    bool    // matching pairs are output
 	search   [2]bool // rows may come that are there already
 	closing  joinClosing
-	residual *expr.Program
+	residual *expr.Program // with the range
+	rng      *joinRange    // nil for none
+	tally    [2]bool       // matches are counted for each row of the side
+	perRow   bool          // for any
+	never    [2][]int      // columns in which NULL matches nothing
 	width    [2]int
 	output   []int
 	st       joinState
 
 	epoch       uint32
 	touched     []uint32 // keys
-	touchedRows []uint32 // with a residual condition
+	touchedRows []uint32 // of sides whose rows count their matches
 	dead        []uint32 // rows whose count is 0, removed when no candidate refers to them any more
 
 	grp   []uint32
@@ -95,15 +99,34 @@ func (o *joinOp) Open(ctx *Context) error {
 			o.output = identity(o.width[0])
 		}
 	}
-	if j.Residual != nil {
+	cond := j.Residual
+	if j.Range != nil {
+		o.rng = newJoinRange(o, j.Range, ctx.InputTypes)
+		if cond = j.Range.Cond; j.Residual != nil {
+			cond = &expr.Expr{Kind: expr.And, Type: types.Bool, Args: []*expr.Expr{cond, j.Residual}, Pos: -1}
+		}
+	}
+	if cond != nil {
 		var err error
-		if o.residual, err = expr.Compile(j.Residual, ctx.Lib); err != nil {
+		if o.residual, err = expr.Compile(cond, ctx.Lib); err != nil {
 			return err
 		}
 	}
 	o.epoch = 1
 	o.marks.ports = 2
 	o.closing.init(o)
+	for i := range 2 {
+		o.tally[i] = cond != nil && (o.shows[i] != showNever || o.closing.pads[i])
+		o.perRow = o.perRow || o.tally[i]
+		for k, c := range o.keys[i] {
+			if k >= len(j.NullSafe) || !j.NullSafe[k] {
+				o.never[i] = append(o.never[i], c)
+			}
+		}
+		if o.rng != nil {
+			o.never[i] = append(o.never[i], o.rng.never[i]...)
+		}
+	}
 	o.st = joinState{o: o, complete: true}
 	o.st.reset()
 	for i := range 2 {
@@ -143,7 +166,7 @@ func (o *joinOp) Process(port int, c *types.Chunk, out Emitter) error {
 			return err
 		}
 	}
-	if c, err = o.dropNullKeys(port, c, out); err != nil {
+	if c, err = o.dropNulls(port, c, out); err != nil {
 		return err
 	}
 	n := c.Rows()
@@ -172,12 +195,11 @@ func (o *joinOp) Process(port int, c *types.Chunk, out Emitter) error {
 	return o.flushPads(out)
 }
 
-// dropNullKeys takes the rows out that can never match; they need no state.
-func (o *joinOp) dropNullKeys(port int, c *types.Chunk, out Emitter) (*types.Chunk, error) {
+// dropNulls takes the rows out that can never match; they need no state.
+func (o *joinOp) dropNulls(port int, c *types.Chunk, out Emitter) (*types.Chunk, error) {
 	nullable := false
-	for k, p := range o.keys[port] {
-		safe := k < len(o.node.Join.NullSafe) && o.node.Join.NullSafe[k]
-		nullable = nullable || !safe && c.Cols[p].Valid != nil
+	for _, p := range o.never[port] {
+		nullable = nullable || c.Cols[p].Valid != nil
 	}
 	if !nullable {
 		return c, nil
@@ -189,9 +211,8 @@ func (o *joinOp) dropNullKeys(port int, c *types.Chunk, out Emitter) (*types.Chu
 	for i := range c.Rows() {
 		r := c.Row(i)
 		null := false
-		for k, p := range o.keys[port] {
-			safe := k < len(o.node.Join.NullSafe) && o.node.Join.NullSafe[k]
-			null = null || !safe && c.Cols[p].IsNull(r)
+		for _, p := range o.never[port] {
+			null = null || c.Cols[p].IsNull(r)
 		}
 		if !null {
 			o.sel = append(o.sel, uint16(r))
@@ -232,22 +253,25 @@ func (o *joinOp) apply(g uint32, c *types.Chunk, r int, out Emitter) error {
 		}
 	} else {
 		i = st.add(g, words, side, o.buf, w)
-		if o.residual != nil {
+		if o.tally[side] {
 			row := st.row(i)
 			row.flags |= rowNew
 			o.touchRow(i, row)
+		}
+		if o.rng != nil {
+			o.rng.added(g, side, c, r, i)
 		}
 	}
 	row := st.row(i)
 	st.changed(i, row)
 	words[joinCount+side] += uint64(w)
-	if o.residual == nil && words[joinFlags]&(keyShown<<side) != 0 || o.residual != nil && row.flags&rowShown != 0 {
+	if words[joinFlags]&(keyShown<<side) != 0 || row.flags&rowShown != 0 {
 		if err := o.pad(side, c, r, w, out); err != nil {
 			return err
 		}
 	}
-	if o.residual != nil || o.pairs {
-		if err := o.probe(words, r, i, out); err != nil {
+	if o.perRow || o.pairs {
+		if err := o.probe(g, words, r, i, out); err != nil {
 			return err
 		}
 	}
@@ -265,7 +289,7 @@ func (o *joinOp) touchRow(i uint32, r *joinRow) {
 // newRow marks, in ownRow, rows whose own matches are to be counted.
 const newRow = 1 << 31
 
-func (o *joinOp) probe(words []uint64, r int, own uint32, out Emitter) error {
+func (o *joinOp) probe(g uint32, words []uint64, r int, own uint32, out Emitter) error {
 	st, other := &o.st, 1-o.srcSide
 	tag := own
 	if st.row(own).flags&rowNew != 0 {
@@ -275,28 +299,37 @@ func (o *joinOp) probe(words []uint64, r int, own uint32, out Emitter) error {
 	if other == 1 {
 		cols = o.cand.Cols[o.width[0]:]
 	}
+	if o.rng != nil && half(words[joinLength], other) > orderedChain {
+		return o.rng.probe(g, words, r, tag, cols, out)
+	}
 	for n := half(words[joinHeads], other); n != 0; {
 		e := st.row(n - 1)
-		if e.count != 0 || o.residual != nil {
-			if _, err := types.DecodeRows(viewString(st.bytes(e)), 1, cols); err != nil {
-				return err
-			}
-			o.own = append(o.own, uint16(r))
-			o.ownRow = append(o.ownRow, tag)
-			o.otherRow = append(o.otherRow, n-1)
-			o.cand.N++
-			if o.cand.N >= types.MaxChunkRows {
-				if err := o.cancelled(); err != nil {
-					return err
-				}
-				if err := o.flushCandidates(out); err != nil {
-					return err
-				}
-			}
+		if err := o.propose(n-1, e, r, tag, cols, out); err != nil {
+			return err
 		}
 		n = e.next
 	}
 	return nil
+}
+
+// propose makes a candidate pair of row r of the chunk in work and a row of the other side.
+func (o *joinOp) propose(i uint32, e *joinRow, r int, tag uint32, cols []*types.Vector, out Emitter) error {
+	if e.count == 0 && !o.tally[1-o.srcSide] {
+		return nil
+	}
+	if _, err := types.DecodeRows(viewString(o.st.bytes(e)), 1, cols); err != nil {
+		return err
+	}
+	o.own = append(o.own, uint16(r))
+	o.ownRow = append(o.ownRow, tag)
+	o.otherRow = append(o.otherRow, i)
+	if o.cand.N++; o.cand.N < types.MaxChunkRows {
+		return nil
+	}
+	if err := o.cancelled(); err != nil {
+		return err
+	}
+	return o.flushCandidates(out)
 }
 
 // flushCandidates completes the candidate pairs, tests the residual condition and emits those that pass.
@@ -334,8 +367,10 @@ func (o *joinOp) flushCandidates(out Emitter) error {
 		if _, err := o.failures.divert(&o.base, &view); err != nil {
 			return err
 		}
-		for _, i := range sel {
-			o.countMatch(int(i))
+		if o.perRow {
+			for _, i := range sel {
+				o.countMatch(int(i))
+			}
 		}
 		view.Sel = o.visible(sel, weights)
 	}
@@ -368,13 +403,15 @@ func (o *joinOp) visible(sel []uint16, weights []int64) []uint16 {
 	return sel[:k]
 }
 
-// countMatch counts a pair that passed the residual condition on both of its rows.
+// countMatch counts a pair that passed the condition, on its rows that count their matches.
 func (o *joinOp) countMatch(i int) {
 	own, other := o.ownRow[i], o.otherRow[i]
 	e := o.st.row(other)
-	e.match += o.src.Weight(int(o.own[i]))
-	o.touchRow(other, e)
-	o.st.changed(other, e)
+	if o.tally[1-o.srcSide] {
+		e.match += o.src.Weight(int(o.own[i]))
+		o.touchRow(other, e)
+		o.st.changed(other, e)
+	}
 	if own&newRow != 0 {
 		o.st.row(own &^ newRow).match += e.count
 	}
@@ -550,6 +587,7 @@ func (o *joinOp) Barrier(b checkpoint.Barrier, out Emitter) error {
 func (o *joinOp) showChanges(out Emitter) error {
 	st := &o.st
 	if o.residual != nil {
+		// Of keys nothing is shown.
 		for _, i := range o.touchedRows {
 			r := st.row(i)
 			r.flags &^= rowTouched

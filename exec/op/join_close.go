@@ -160,6 +160,9 @@ func (j *joinClosing) close(out Emitter) error {
 func (j *joinClosing) closeKey(g uint32, words []uint64, out Emitter) error {
 	st := &j.o.st
 	for side := range 2 {
+		if j.o.rng != nil {
+			j.o.rng.forget(g, side)
+		}
 		all := j.pads[side] && j.o.residual == nil && int64(words[joinCount+1-side]) <= 0
 		for n := half(words[joinHeads], side); n != 0; {
 			r := st.row(n - 1)

@@ -76,6 +76,9 @@ func (s *joinState) reset() {
 	s.groups.bare = true
 	s.slabs, s.used, s.free, s.rows, s.negative = nil, 0, nil, arena{}, 0
 	s.index, s.collided = map[uint64]uint32{}, false
+	if s.o.rng != nil {
+		s.o.rng.reset()
+	}
 }
 
 func (s *joinState) row(i uint32) *joinRow { return &s.slabs[i>>joinSlabBits][i&(1<<joinSlabBits-1)] }
@@ -197,6 +200,11 @@ func (s *joinState) remove(i uint32) error {
 			delete(s.index, h)
 		}
 	}
+	if s.o.rng != nil {
+		if err := s.o.rng.removed(i, r, half(words[joinLength], side) == 1); err != nil {
+			return err
+		}
+	}
 	head := half(words[joinHeads], side)
 	if head == i+1 {
 		head = r.next
@@ -280,7 +288,7 @@ func (s *joinState) restoreRow(g uint32, side int, k, v []byte) error {
 	row := s.row(s.add(g, words, side, k[n:], count))
 	row.flags |= rowStored
 	row.match = match
-	if s.o.shows[side] != showNever && s.o.residual != nil && s.o.wants(side, match) {
+	if s.o.tally[side] && s.o.wants(side, match) {
 		row.flags |= rowShown
 	}
 	words[joinCount+side] += uint64(count)
@@ -369,6 +377,9 @@ func (s *joinState) restore() error {
 // account tells the budget what the rows in memory take.
 func (s *joinState) account() {
 	n := s.groups.bytes() + s.rows.bytes() + int64(len(s.slabs))*joinRowBytes<<joinSlabBits + int64(len(s.index))*32
+	if s.o.rng != nil {
+		n += s.o.rng.bytes()
+	}
 	s.o.ctx.Budget.Add(n - s.reported)
 	s.reported = n
 }

@@ -327,6 +327,8 @@ type Join struct {
 	NullSafe  []bool     `json:"null_safe,omitempty"`
 	Residual  *expr.Expr `json:"residual,omitempty"`
 	Output    []int      `json:"output,omitempty"`
+	// Range, when set, is the part of the condition by which candidates are found in ordered rows. It and Residual are the whole condition beside the keys.
+	Range *JoinRange `json:"range,omitempty"`
 	// CloseKey, when set, is the position in the keys of a window column with a watermark on both sides: when both watermarks have passed
 	// the window of a key, paddings are emitted for rows that found no partner, once, and the rows are dropped. Later rows are late rows.
 	CloseKey *int `json:"close_key,omitempty"`
@@ -346,6 +348,22 @@ type AsofJoin struct {
 	Right     int      `json:"right"`
 	Op        string   `json:"op"` // <, <=, > or >=
 	Output    []int    `json:"output,omitempty"`
+}
+
+// JoinRange bounds left values by right ones, from one end or both. Rows with NULL in a column of it match nothing. Lower and Upper hold for all pairs
+// for which Cond does; Cond may be stricter.
+type JoinRange struct {
+	Cond  *expr.Expr `json:"cond"`            // the comparisons, over left++right columns
+	Lower *JoinBound `json:"lower,omitempty"` // Left >= Right + Offset
+	Upper *JoinBound `json:"upper,omitempty"` // Left <= Right + Offset
+}
+
+// JoinBound is a comparison of columns of the two sides, of one type. Offset is for types that are kept as integers: of timestamps it is in µs, of
+// dates in days; infinite values stay what they are.
+type JoinBound struct {
+	Left   int   `json:"left"`
+	Right  int   `json:"right"`
+	Offset int64 `json:"offset,omitempty"`
 }
 
 // Lookup says that the scan at the bottom of a side of a join can be narrowed to the rows with the keys of the other side: of the first keys of
