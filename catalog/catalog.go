@@ -94,6 +94,7 @@ type Object struct {
 	DependsOn  []uint64          `json:"depends_on,omitempty"`
 	AppendOnly bool              `json:"append_only,omitempty"`
 	Paused     bool              `json:"paused,omitempty"`   // by PAUSE, until RESUME
+	Job        uint64            `json:"job,omitempty"`      // of a view whose query was replaced: the id of its job, 0 = the view's own
 	Creating   bool              `json:"creating,omitempty"` // a view that has not caught up: dropped at restart unless it runs in the background
 	Comment    string            `json:"comment,omitempty"`
 	// ConstraintComment is about the constraint that an index holds, or a table's primary key; KeyComment about that key's index.
@@ -101,7 +102,7 @@ type Object struct {
 	KeyComment        string `json:"key_comment,omitempty"`
 	// Terms counts what came to be asked of a table's rows since it was made.
 	Terms uint64 `json:"terms,omitempty"`
-	// Rewrites counts how often all rows of a table were replaced.
+	// Rewrites counts how often all rows of a table, or the query of a view, were replaced.
 	Rewrites  uint64       `json:"rewrites,omitempty"`
 	Index     *IndexDef    `json:"index,omitempty"`
 	Sequence  *SequenceDef `json:"sequence,omitempty"`
@@ -119,6 +120,14 @@ func (o *Object) Column(name string) int {
 		}
 	}
 	return -1
+}
+
+// JobID is the id of the job that keeps the relation up to date. Jobs are younger than those of what they read.
+func (o *Object) JobID() uint64 {
+	if o.Job != 0 {
+		return o.Job
+	}
+	return o.ID
 }
 
 // Stored returns the schema of all stored columns.

@@ -8,10 +8,13 @@ package exec
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -95,9 +98,6 @@ type Engine struct {
 
 // New makes an engine; nothing runs yet. The clock continues after startEpoch.
 func New(cfg Config, startEpoch uint64, tablesFrom *state.Snapshot) (*Engine, error) {
-	if err := removeTemporary(cfg.Dir); err != nil {
-		return nil, err
-	}
 	e := &Engine{cfg: cfg, rels: map[uint64]*Relation{}, jobs: map[uint64]*Job{}, started: time.Now()}
 	e.life, e.end = context.WithCancel(context.Background())
 	e.clock = newClock(e, startEpoch)
@@ -169,12 +169,34 @@ func (e *Engine) Relation(id uint64) (*Relation, bool) {
 	return r, ok
 }
 
-// Relations returns the runtimes of the ids; an unknown one is an error.
-func (e *Engine) Relations(ids []uint64) ([]*Relation, error) {
+// Relations returns the runtimes of the ids, as of one moment; an unknown one is an error.
+func (e *Engine) Relations(ids []uint64) ([]*Relation, error) { return e.RelationsWith(ids, nil, nil) }
+
+// RelationsWith is Relations with those of others in their place, and with those of more that are known.
+func (e *Engine) RelationsWith(ids, more []uint64, others map[uint64]*Relation) ([]*Relation, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	out, err := e.lookup(ids, others)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range more {
+		if r, err := e.lookup([]uint64{id}, others); err == nil {
+			out = append(out, r...)
+		}
+	}
+	return out, nil
+}
+
+// lookup finds relations. Callers hold mu.
+func (e *Engine) lookup(ids []uint64, others map[uint64]*Relation) ([]*Relation, error) {
 	out := make([]*Relation, len(ids))
 	for i, id := range ids {
-		r, ok := e.Relation(id)
-		if !ok {
+		r := others[id]
+		if r == nil {
+			r = e.rels[id]
+		}
+		if r == nil {
 			return nil, pgerr.Newf(pgerr.UndefinedTable, "relation %d does not exist any more", id)
 		}
 		out[i] = r
@@ -182,15 +204,44 @@ func (e *Engine) Relations(ids []uint64) ([]*Relation, error) {
 	return out, nil
 }
 
-// Job returns a job by relation id.
+// Job returns the job of the relation with the id, or the job with that id.
 func (e *Engine) Job(id uint64) (*Job, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if r := e.rels[id]; r != nil && r.job != nil {
+		return r.job, true
+	}
+	j, ok := e.jobs[id]
+	return j, ok
+}
+
+// JobWithID returns the job with that id of its own.
+func (e *Engine) JobWithID(id uint64) (*Job, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	j, ok := e.jobs[id]
 	return j, ok
 }
 
-// Jobs returns all jobs but temporary ones, in no order.
+// RemoveUnknown removes the local state of jobs that are no more: temporary ones, and those that a crash ended.
+func (e *Engine) RemoveUnknown() error {
+	dirs, err := os.ReadDir(filepath.Dir(e.jobDir(0)))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return pgerr.Wrap(pgerr.IOError, err, "list state of jobs")
+	}
+	for _, d := range dirs {
+		id, err := strconv.ParseUint(d.Name(), 10, 64)
+		if _, ok := e.JobWithID(id); ok || err != nil || id == TablesID {
+			continue
+		}
+		if err := os.RemoveAll(e.jobDir(id)); err != nil {
+			return pgerr.Wrap(pgerr.IOError, err, "remove state of job %d", id)
+		}
+	}
+	return nil
+}
+
+// Jobs returns all jobs, in no order.
 func (e *Engine) Jobs() []*Job {
 	return slices.DeleteFunc(e.allJobs(), func(j *Job) bool { return j.Spec.Temporary })
 }
@@ -249,6 +300,22 @@ func (e *Engine) lowEpoch(fresh bool) uint64 {
 	e.low.Store(low)
 	e.lowAt.Store(now)
 	return low
+}
+
+// WaitClosed waits until the relations of jobs have closed what is closed now; those that do not advance are not waited for.
+func (e *Engine) WaitClosed(ctx context.Context, jobs []*Job) error {
+	epoch := e.clock.closed.Load()
+	for {
+		changed := e.progress.wait()
+		if !slices.ContainsFunc(jobs, func(j *Job) bool { return j.advancing() && j.rel.Closed() < epoch }) {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // Flush waits until everything committed before is visible in all views.

@@ -45,6 +45,12 @@ type JobSpec struct {
 	Format      *types.Format // text forms and time zone of expressions; nil: the defaults
 	Raise       bool          // on_error = raise: readers get the first error instead of a warning
 	Temporary   bool          // it belongs to a subscription: it takes part in no checkpoint, and its first failure ends it
+	// Hidden: the relation of the plan's root is not known by its id before Engine.Swap.
+	Hidden bool
+	// Reads are hidden relations to read in the place of those known by their ids.
+	Reads map[uint64]*Relation
+	// Generation is that of the relation's rows: it tells those of one definition of a view from those of the next.
+	Generation uint64
 }
 
 // Job is the running graph of one relation. It owns its goroutines, its state store, and its part of checkpoints.
@@ -97,7 +103,7 @@ type Job struct {
 func (e *Engine) CreateJob(spec JobSpec, from *checkpoint.JobState) (*Job, error) {
 	e.restarting.Lock() // a job that is being started again takes all its readers with it: none may come in between
 	defer e.restarting.Unlock()
-	inputs, err := e.Relations(spec.Plan.Inputs)
+	inputs, err := e.RelationsWith(spec.Plan.Inputs, nil, spec.Reads)
 	if err != nil {
 		return nil, err
 	}
@@ -118,6 +124,7 @@ func (e *Engine) CreateJob(spec JobSpec, from *checkpoint.JobState) (*Job, error
 			epoch = from.Epoch
 		}
 		j.rel = e.newRelation(m.Relation, spec.Name, root.Schema, m.KeyColumns, m.Order == nil, epoch)
+		j.rel.Layout().Generation = spec.Generation
 		j.rel.job = j
 		if m.Order != nil {
 			j.rel.IndexOf = inputs[0]
@@ -128,11 +135,54 @@ func (e *Engine) CreateJob(spec JobSpec, from *checkpoint.JobState) (*Job, error
 	}
 	e.mu.Lock()
 	e.jobs[spec.ID] = j
-	if j.rel != nil {
+	if j.rel != nil && !spec.Hidden {
 		e.rels[j.rel.ID] = j.rel
 	}
 	e.mu.Unlock()
 	return j, nil
+}
+
+// Swap makes the relations of hidden jobs those that are known by their ids, all in one step, and returns the jobs whose relations were. Those
+// go on until they are dropped; versions of their relations stay readable for who holds them. Readers never see an epoch before one that they may have seen.
+func (e *Engine) Swap(jobs []*Job) (old []*Job) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, j := range jobs {
+		if was := e.rels[j.rel.ID]; was != nil && was.job != nil {
+			old = append(old, was.job)
+			was.superseded.Store(true)
+		}
+		j.rel.superseded.Store(false)
+		j.rel.floor.Store(e.clock.closed.Load())
+		e.rels[j.rel.ID] = j.rel
+	}
+	return old
+}
+
+// Hidden reports that the job's relation is not the one that is known by its id: it is to take that one's place, or has lost its own.
+func (j *Job) Hidden() bool {
+	if j.rel == nil {
+		return false
+	}
+	r, ok := j.engine.Relation(j.rel.ID)
+	return !ok || r != j.rel
+}
+
+// PublicID is the id under which users know the job: that of its relation, or its own while that is hidden.
+func (j *Job) PublicID() uint64 {
+	if j.rel == nil || j.Hidden() {
+		return j.Spec.ID
+	}
+	return j.rel.ID
+}
+
+// input returns the relation with the id that the job reads.
+func (j *Job) input(id uint64) (*Relation, bool) {
+	i := slices.IndexFunc(j.inputs, func(r *Relation) bool { return r.ID == id })
+	if i < 0 {
+		return nil, false
+	}
+	return j.inputs[i], true
 }
 
 // Start runs the prepared job. Split from CreateJob so that at a restart all readers attach before the logs are replayed.
@@ -275,10 +325,12 @@ func (j *Job) closeStore() error {
 	return r.closeStore()
 }
 
-// DropJob stops a job, removes its relation and deletes its local state.
+// DropJob stops the job with that id of its own, removes its relation and deletes its local state.
 func (e *Engine) DropJob(id uint64) error {
-	j, ok := e.Job(id)
-	if !ok {
+	e.mu.Lock()
+	j := e.jobs[id]
+	e.mu.Unlock()
+	if j == nil {
 		return nil
 	}
 	j.Stop()
@@ -288,7 +340,7 @@ func (e *Engine) DropJob(id uint64) error {
 	delete(e.jobs, id)
 	e.mu.Unlock()
 	if j.rel != nil {
-		e.forget(j.rel.ID)
+		e.forget(j.rel)
 	}
 	j.mu.Lock()
 	r := j.run

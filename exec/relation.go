@@ -34,6 +34,9 @@ type Relation struct {
 	gone   chan struct{} // closed when it is dropped
 	job    *Job          // nil for tables
 	form   atomic.Pointer[rowForm]
+	// superseded: another relation is known by the id now.
+	superseded atomic.Bool
+	floor      atomic.Uint64 // readers of the relation that was known by the id before may have seen this epoch
 
 	mu       sync.Mutex
 	versions []*Version // ascending epochs
@@ -45,6 +48,10 @@ type rowForm struct {
 	schema types.Schema
 	key    []int
 }
+
+// Superseded reports that another relation is known by the id now. Who looked the relation up before, and has pinned it, looks again: its
+// job may have ended meanwhile.
+func (r *Relation) Superseded() bool { return r.superseded.Load() }
 
 // Layout says how the rows are stored now.
 func (r *Relation) Layout() *types.RowLayout {
@@ -312,11 +319,16 @@ func (e *Engine) trySnapshot() *Snapshot {
 }
 
 // Pin returns the pins of the snapshot with rels among them, waiting for views that have not reached its epoch yet. The pins belong to the
-// snapshot. Relations that came to be after it are seen as they are now.
+// snapshot. Relations that came to be after it are seen as they are now; views whose query was replaced after it cannot be read (SQLSTATE 40001).
 func (s *Snapshot) Pin(ctx context.Context, rels []*Relation) (*Pinned, error) {
 	for _, r := range rels {
-		if s.pins.Versions[r.ID] != nil {
-			continue
+		if v := s.pins.Versions[r.ID]; v != nil {
+			if v.Relation == r || r.job == nil {
+				continue
+			}
+			// Another definition of the view: rows of the old one are of no use to a plan for the new one.
+			s.renewed = append(s.renewed, v)
+			delete(s.pins.Versions, r.ID)
 		}
 		if r.IndexOf != nil && !r.usable() {
 			continue
@@ -329,6 +341,14 @@ func (s *Snapshot) Pin(ctx context.Context, rels []*Relation) (*Pinned, error) {
 			more.Release()
 			s.pins.Versions[r.ID] = v
 			continue
+		}
+		if r.floor.Load() > s.pins.Epoch {
+			more.Release()
+			if r.IndexOf != nil {
+				continue // its view is read instead
+			}
+			return nil, pgerr.Newf(pgerr.SerializationFailure, "could not serialize access due to a concurrent change of materialized view %q", r.Name).
+				WithDetail("Its query was replaced, and what it holds now cannot be read as of the beginning of the transaction.")
 		}
 		for id, v := range more.Versions {
 			s.pins.Versions[id] = v
@@ -436,7 +456,7 @@ func (r *Relation) pinAt(epoch uint64) *Version {
 // PinOne pins a single relation: without the bookkeeping of a set when the newest version will do, which is what it almost always does.
 // Exactly one of v (to be released) and pins is set, except that v is always the version to read.
 func (e *Engine) PinOne(ctx context.Context, r *Relation, minEpoch uint64) (v *Version, pins *Pinned, err error) {
-	if (r.job == nil || (r.job.Status() == JobRunning && r.job.ErrorCount() == 0)) && r.Closed() >= minEpoch {
+	if (r.job == nil || (r.job.Status() == JobRunning && r.job.ErrorCount() == 0)) && r.Closed() >= max(minEpoch, r.floor.Load()) {
 		if v := r.Latest(); v != nil {
 			return v, nil, nil
 		}
@@ -488,7 +508,7 @@ func (e *Engine) tryPin(rels []*Relation, minEpoch uint64, all bool) *Pinned {
 			}
 		}
 		live = append(live, r)
-		epoch = min(epoch, r.Closed())
+		epoch, minEpoch = min(epoch, r.Closed()), max(minEpoch, r.floor.Load())
 	}
 	if len(live) == 0 {
 		p.Epoch = e.clock.closed.Load()

@@ -28,7 +28,7 @@ type scanLeaf struct {
 }
 
 func (t *subtask) addScan(n *node, parallelism int) error {
-	rel, ok := t.run.engine.Relation(n.plan.Scan.Relation)
+	rel, ok := t.run.job.input(n.plan.Scan.Relation)
 	if !ok {
 		return pgerr.Newf(pgerr.UndefinedTable, "relation %q does not exist", n.plan.Scan.Name)
 	}

@@ -2,13 +2,8 @@ package exec
 
 import (
 	"context"
-	"errors"
 	"io"
-	"io/fs"
 	"math"
-	"os"
-	"path/filepath"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,22 +25,6 @@ const firstTemporary = 1 << 48
 
 // TemporaryID returns an id for a temporary job and its relation.
 func (e *Engine) TemporaryID() uint64 { return firstTemporary + e.temporaries.Add(1) }
-
-// removeTemporary removes what temporary jobs left that a crash ended.
-func removeTemporary(dir string) error {
-	left, err := os.ReadDir(filepath.Join(dir, "jobs"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	for _, f := range left {
-		if id, err := strconv.ParseUint(f.Name(), 10, 64); err == nil && id > firstTemporary {
-			if err := os.RemoveAll(filepath.Join(dir, "jobs", f.Name())); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
 
 // SubscribeOptions say what a subscription gives.
 type SubscribeOptions struct {
@@ -235,6 +214,9 @@ func (s *Subscription) pin(ctx context.Context, least uint64) (*Pinned, error) {
 }
 
 func errDropped(r *Relation) error {
+	if r.Superseded() {
+		return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "the query of materialized view %q was replaced", r.Name).WithHint("SUBSCRIBE anew.")
+	}
 	return pgerr.Newf(pgerr.UndefinedTable, "relation %q was dropped", r.Name)
 }
 

@@ -152,7 +152,9 @@ func (e *Engine) DropTable(ctx context.Context, id uint64) error {
 			t.clear()
 		}
 	})
-	e.forget(id)
+	if r, ok := e.Relation(id); ok {
+		e.forget(r)
+	}
 	return err
 }
 
@@ -163,14 +165,12 @@ func (t *Table) clear() {
 	}
 }
 
-func (e *Engine) forget(id uint64) {
+func (e *Engine) forget(r *Relation) {
 	e.mu.Lock()
-	r := e.rels[id]
-	delete(e.rels, id)
-	e.mu.Unlock()
-	if r == nil {
-		return
+	if e.rels[r.ID] == r {
+		delete(e.rels, r.ID)
 	}
+	e.mu.Unlock()
 	close(r.gone)
 	r.releaseVersions()
 	e.progress.notify()

@@ -145,19 +145,30 @@ func (d *dispatch) viewsStand(before, snap *catalog.Snapshot, changed *catalog.O
 		if v.Kind != catalog.View && v.Kind != catalog.MaterializedView {
 			continue
 		}
-		err := d.viewStands(snap, v)
-		if err == nil {
-			// A new column may be one more to join on.
-			was, werr := d.planView(before, v)
-			is, ierr := d.planView(snap, v)
-			if werr != nil || ierr != nil || !slices.EqualFunc(was.Natural, is.Natural, slices.Equal) {
-				err = errors.New("NATURAL JOIN would join on other columns")
-			}
-		}
-		if err != nil {
+		if err := d.viewMeans(before, snap, v); err != nil {
 			return pgerr.Newf(pgerr.DependentObjectsStillExist, "cannot alter %s because other objects depend on it", d.describe(changed)).
 				WithDetail("%s would not mean the same any more: %v.", d.describe(v), err).WithHint("Drop the view first, and create it again afterwards.")
 		}
+	}
+	return nil
+}
+
+// viewMeans checks that a view's query means in snap what it means in before.
+func (d *dispatch) viewMeans(before, snap *catalog.Snapshot, v *catalog.Object) error {
+	if err := d.viewStands(snap, v); err != nil {
+		return err
+	}
+	// A new column may be one more to join on.
+	was, err := d.planView(before, v)
+	if err != nil {
+		return err
+	}
+	is, err := d.planView(snap, v)
+	if err != nil {
+		return err
+	}
+	if !slices.EqualFunc(was.Natural, is.Natural, slices.Equal) {
+		return errors.New("NATURAL JOIN would join on other columns")
 	}
 	return nil
 }

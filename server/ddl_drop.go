@@ -167,10 +167,10 @@ func (d *dispatch) dropObjects(objs []*catalog.Object) error {
 		for _, o := range objs {
 			switch o.Kind {
 			case catalog.MaterializedView:
-				err = errors.Join(err, srv.closeJob(o.ID))
+				err = errors.Join(err, srv.closeJob(o.JobID()))
 			case catalog.Index:
 				if o.Plan != nil {
-					err = errors.Join(err, srv.closeJob(o.ID))
+					err = errors.Join(err, srv.closeJob(o.JobID()))
 				} else {
 					err = errors.Join(err, srv.engine.DropIndex(ctx, o.Index.Table, o.ID))
 				}
@@ -184,7 +184,7 @@ func (d *dispatch) dropObjects(objs []*catalog.Object) error {
 	})
 }
 
-// closeJob ends the job of a view that is no more.
+// closeJob ends a job whose view is no more, or has another one.
 func (s *Server) closeJob(id uint64) error {
 	err := s.engine.DropJob(id)
 	s.coord.Drop(id)
@@ -201,7 +201,7 @@ func (s *Server) closeTable(ctx context.Context, id uint64) error {
 // waitFor returns the jobs that a statement names, all of them without a name.
 func (d *dispatch) jobsNamed(n *sql.Name) ([]*exec.Job, error) {
 	if n == nil {
-		return d.ss.srv.engine.Jobs(), nil
+		return slices.DeleteFunc(d.ss.srv.engine.Jobs(), (*exec.Job).Hidden), nil
 	}
 	o, ok := d.ss.resolve(*n)
 	if !ok {

@@ -23,11 +23,6 @@ func (d *dispatch) addViewIndex(x, view *catalog.Object, unlock func()) error {
 	if view.Creating {
 		return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "materialized view %q is still being created", view.Name).WithHint("WAIT for it first.")
 	}
-	if x.Index.Unique {
-		if err := alwaysUnique(x.Index, view); err != nil {
-			return err
-		}
-	}
 	x.Creating = true
 	x.Settings = map[string]string{settingParallelism: "1", "state.backend.type": view.Settings["state.backend.type"]}
 	if err := d.ss.update(func(tx *catalog.Tx) error {
@@ -35,26 +30,14 @@ func (d *dispatch) addViewIndex(x, view *catalog.Object, unlock func()) error {
 			return pgerr.Newf(pgerr.DuplicateTable, "relation %q already exists", x.Name)
 		}
 		x.ID = tx.NextID()
-		c := srv.planCatalog(tx.Snapshot(), x.SearchPath)
-		rel, ok := c.relation(view)
-		if !ok {
-			return undefinedRelation(sql.Name{Name: view.Name})
-		}
-		ri := c.index(x)
-		o := srv.indexOptions(tx.Snapshot(), x.SearchPath)
-		o.Relation = x.ID
-		p, err := planner.PlanIndex(rel, &ri, o)
-		if err != nil {
+		if err := d.planViewIndex(tx.Snapshot(), x, view); err != nil {
 			return err
-		}
-		if x.Plan, err = json.Marshal(p); err != nil {
-			return fmt.Errorf("encode plan: %w", err)
 		}
 		return tx.Add(x)
 	}); err != nil {
 		return err
 	}
-	j, err := srv.createJob(x, nil)
+	j, err := srv.createJob(x, nil, d.ss.tx.hidden())
 	if err != nil {
 		return errors.Join(err, d.ss.update(func(tx *catalog.Tx) error { tx.Remove(x.ID); return nil }))
 	}
@@ -71,6 +54,32 @@ func (d *dispatch) addViewIndex(x, view *catalog.Object, unlock func()) error {
 		return errors.Join(err, d.dropObjects([]*catalog.Object{x}))
 	}
 	return d.complete("CREATE INDEX")
+}
+
+// planViewIndex plans the job of an index of a materialized view.
+func (d *dispatch) planViewIndex(snap *catalog.Snapshot, x, view *catalog.Object) error {
+	srv := d.ss.srv
+	if x.Index.Unique {
+		if err := alwaysUnique(x.Index, view); err != nil {
+			return err
+		}
+	}
+	c := srv.planCatalog(snap, x.SearchPath)
+	rel, ok := c.relation(view)
+	if !ok {
+		return undefinedRelation(sql.Name{Name: view.Name})
+	}
+	ri := c.index(x)
+	o := srv.indexOptions(snap, x.SearchPath)
+	o.Relation = x.ID
+	p, err := planner.PlanIndex(rel, &ri, o)
+	if err != nil {
+		return err
+	}
+	if x.Plan, err = json.Marshal(p); err != nil {
+		return fmt.Errorf("encode plan: %w", err)
+	}
+	return nil
 }
 
 // failedKey is the error of a row whose keys cannot be computed.

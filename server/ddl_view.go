@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -178,11 +177,11 @@ func (d *dispatch) viewOptions(opts []sql.Option) (settings map[string]string, g
 }
 
 func (d *dispatch) createMaterializedView(st *sql.CreateMaterializedView) error {
+	if st.Alter {
+		return d.alterViewQuery(st)
+	}
 	srv := d.ss.srv
 	const tag = "CREATE MATERIALIZED VIEW"
-	if st.OrReplace {
-		return pgerr.Newf(pgerr.FeatureNotSupported, "CREATE OR REPLACE MATERIALIZED VIEW is not supported").At(st.Start).WithHint("DROP the view and CREATE it anew.")
-	}
 	schema, err := d.targetSchema(st.Name)
 	if err != nil {
 		return err
@@ -197,6 +196,12 @@ func (d *dispatch) createMaterializedView(st *sql.CreateMaterializedView) error 
 	}
 	unlock := sync.OnceFunc(free)
 	defer unlock()
+	if old, exists := d.ss.snapshot().Lookup(schema, st.Name.Name); exists && st.OrReplace {
+		if old.Kind != catalog.MaterializedView {
+			return pgerr.Newf(pgerr.WrongObjectType, "%q is not a materialized view", st.Name.Name)
+		}
+		return d.replaceView(st, old, tag, unlock)
+	}
 	if done, err := d.exists(schema, st.Name, st.IfNotExists, tag); done || err != nil {
 		return err
 	}
@@ -215,37 +220,14 @@ func (d *dispatch) createMaterializedView(st *sql.CreateMaterializedView) error 
 		if err != nil {
 			return err
 		}
-		q, err := planner.PlanStream(st.Query, opts)
-		if err != nil {
+		if err := d.planInto(tx.Snapshot(), o, st.Query, st.Columns, opts); err != nil {
 			return err
-		}
-		if err := d.ss.mayAccess(q.Access); err != nil {
-			return err
-		}
-		if len(q.Params) > 0 {
-			return pgerr.Newf(pgerr.UndefinedParameter, "there is no parameter $1")
-		}
-		if err := viewColumns(o, q, st.Columns); err != nil {
-			return err
-		}
-		if refersToTemporary(tx.Snapshot(), q.Relations) != "" {
-			return pgerr.Newf(pgerr.FeatureNotSupported, "materialized views must not use temporary tables or views")
-		}
-		for _, id := range q.Relations {
-			if dep, ok := tx.Snapshot().Get(id); ok && dep.Creating {
-				return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "materialized view %q is still being created", dep.Name).WithHint("WAIT for it first.")
-			}
-		}
-		o.DependsOn = q.Relations
-		d.keepText(tx.Snapshot(), o, st.Query, q.Stars)
-		if o.Plan, err = json.Marshal(q.Plan); err != nil {
-			return fmt.Errorf("encode plan: %w", err)
 		}
 		return tx.Add(o)
 	}); err != nil {
 		return err
 	}
-	j, err := srv.createJob(o, nil)
+	j, err := srv.createJob(o, nil, d.ss.tx.hidden())
 	if err != nil {
 		return errors.Join(err, d.ss.update(func(tx *catalog.Tx) error { tx.Remove(o.ID); return nil }))
 	}
@@ -258,18 +240,7 @@ func (d *dispatch) createMaterializedView(st *sql.CreateMaterializedView) error 
 		}
 		return d.complete(tag)
 	}
-	began := time.Now()
-	err = j.WaitCaughtUp(d.ctx, progressEvery, func() {
-		read, total := j.Progress()
-		msg := fmt.Sprintf("%d of %d rows read", read, total)
-		if total > 0 && read > 0 {
-			left := time.Duration(float64(time.Since(began)) * float64(total-read) / float64(read)).Round(time.Second)
-			msg = fmt.Sprintf("%d of %d rows read (%d %%), about %v left", read, total, read*100/total, max(left, 0))
-		}
-		if nerr := d.ss.notice("NOTICE", pgerr.SuccessfulCompletion, "%s", msg); nerr != nil {
-			srv.log.Debug().Err(nerr).Msg("progress notice")
-		}
-	})
+	err = d.filled(j)
 	if err == nil {
 		err = d.ss.update(created(o.ID, o.Name))
 	}
@@ -277,6 +248,22 @@ func (d *dispatch) createMaterializedView(st *sql.CreateMaterializedView) error 
 		return errors.Join(err, d.dropObjects([]*catalog.Object{o}))
 	}
 	return d.complete(tag)
+}
+
+// filled waits until a job has read what its inputs held, and tells how far it is meanwhile.
+func (d *dispatch) filled(j *exec.Job) error {
+	began := time.Now()
+	return j.WaitCaughtUp(d.ctx, progressEvery, func() {
+		read, total := j.Progress()
+		msg := fmt.Sprintf("%d of %d rows read", read, total)
+		if total > 0 && read > 0 {
+			left := time.Duration(float64(time.Since(began)) * float64(total-read) / float64(read)).Round(time.Second)
+			msg = fmt.Sprintf("%d of %d rows read (%d %%), about %v left", read, total, read*100/total, max(left, 0))
+		}
+		if err := d.ss.notice("NOTICE", pgerr.SuccessfulCompletion, "%s", msg); err != nil {
+			d.ss.srv.log.Debug().Err(err).Msg("progress notice")
+		}
+	})
 }
 
 // jobOptions sets what the planning of a view's job depends on.
@@ -316,7 +303,7 @@ func (s *Server) finishInBackground(j *exec.Job) {
 		defer s.work.Done()
 		err := j.WaitCaughtUp(s.ctx, progressEvery, func() {})
 		if err == nil {
-			err = s.catalog.Update(created(j.Spec.ID, j.Spec.Name))
+			err = s.catalog.Update(created(j.Relation().ID, j.Spec.Name))
 		}
 		if err != nil && s.ctx.Err() == nil {
 			s.log.Warn().Err(err).Str("view", j.Spec.Name).Msg("creation in the background ended")

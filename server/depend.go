@@ -428,8 +428,8 @@ func (g *dependency) remove() error {
 			changed[n.o.ID] = append(changed[n.o.ID], n)
 		}
 	}
-	// Younger objects depend on older ones, never the other way round.
-	slices.SortFunc(objs, func(a, b *catalog.Object) int { return cmp.Compare(b.ID, a.ID) })
+	// What has a younger job depends on older ones, never the other way round.
+	slices.SortFunc(objs, func(a, b *catalog.Object) int { return cmp.Compare(b.JobID(), a.JobID()) })
 	if err := d.dropObjects(objs); err != nil {
 		return err
 	}

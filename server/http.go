@@ -58,7 +58,7 @@ func (s *Server) httpJobs(w http.ResponseWriter, _ *http.Request) {
 	jobs := []httpJob{}
 	for _, j := range s.engine.Jobs() {
 		h := httpJob{
-			ID: strconv.FormatUint(j.Spec.ID, 10), Name: s.jobName(j), Status: j.Status().String(), Epoch: j.Epoch(), Parallelism: j.Parallelism(),
+			ID: strconv.FormatUint(j.PublicID(), 10), Name: s.jobName(j), Status: j.Status().String(), Epoch: j.Epoch(), Parallelism: j.Parallelism(),
 			StateBytes: exec.StateBytes(j.Metrics()),
 		}
 		if err := j.Err(); err != nil {
@@ -92,7 +92,7 @@ func (s *Server) httpCheckpoints(w http.ResponseWriter, r *http.Request) {
 	counts := map[string]int{"total": 0, "in_progress": 0, "completed": 0, "failed": 0}
 	history := []httpCheckpoint{}
 	for _, c := range s.coord.Stats().Checkpoints {
-		if c.Job != id {
+		if s.publicID(c.Job) != id {
 			continue
 		}
 		counts["total"]++

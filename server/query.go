@@ -95,7 +95,7 @@ func rowCount(c *types.Chunk) int64 {
 func (ss *session) queryNow(ctx context.Context, p *prepared, args []types.Datum) (*running, error) {
 	for try := 0; ; try++ {
 		r, err := ss.queryOf(ctx, p, args)
-		if pgerr.CodeOf(err) != pgerr.SerializationFailure || ss.tx.explicit || ss.snapshot() == p.snap || try == maxConflictRetries {
+		if pgerr.CodeOf(err) != pgerr.SerializationFailure || ss.snapshot() == p.snap || try == maxConflictRetries {
 			return r, err
 		}
 		if err := ss.fresh(p); err != nil {
@@ -164,10 +164,10 @@ func (ss *session) pin(ctx context.Context, ids, indexes []uint64, snap *catalog
 // planFits checks that a plan made from snap can read the rows of a version: a change of the table may have replaced them all.
 func (ss *session) planFits(ctx context.Context, snap *catalog.Snapshot, v *exec.Version) error {
 	o, ok := snap.Get(v.Relation.ID)
-	if !ok || v.Layout().Generation == o.Rewrites || o.Kind != catalog.Table {
+	if !ok || v.Layout().Generation == o.Rewrites || o.Kind != catalog.Table && o.Kind != catalog.MaterializedView {
 		return nil
 	}
-	if v.Layout().Generation > o.Rewrites && !ss.tx.explicit {
+	if v.Layout().Generation > o.Rewrites && (!ss.tx.explicit || o.Kind == catalog.MaterializedView) {
 		// Its transaction makes the new definition known in a moment.
 		unlock, err := ss.srv.locks.shared(ctx, ss, lockTag{kind: lockCommit, table: o.ID})
 		if err != nil {
@@ -175,7 +175,7 @@ func (ss *session) planFits(ctx context.Context, snap *catalog.Snapshot, v *exec
 		}
 		unlock()
 	}
-	e := pgerr.Newf(pgerr.SerializationFailure, "could not serialize access due to a concurrent change of table %q", o.Name)
+	e := pgerr.Newf(pgerr.SerializationFailure, "could not serialize access due to a concurrent change of %s %q", o.Kind, o.Name)
 	e.Schema, e.Table = o.Schema, o.Name
 	return e
 }
@@ -189,22 +189,24 @@ func (ss *session) pinAny(ctx context.Context, ids, indexes []uint64) (pins *exe
 	if ss.tx.explicit && ss.tx.snapshot == nil {
 		ss.tx.snapshot = e.Snapshot()
 	}
-	rels, err := e.Relations(ids)
-	if err != nil {
-		return nil, false, err
-	}
-	for _, id := range indexes {
-		if r, ok := e.Relation(id); ok { // it may have been dropped since the query was planned
-			rels = append(rels, r)
+	for {
+		rels, err := e.RelationsWith(ids, indexes, ss.tx.hidden()) // indexes may have been dropped since the query was planned
+		if err != nil {
+			return nil, false, err
+		}
+		if own = ss.tx.snapshot == nil; own {
+			// A table is seen with all that is committed, so views beside it are waited for.
+			pins, err = e.Pin(ctx, rels, max(ss.written, exec.TablesChanged(rels)))
+		} else {
+			pins, err = ss.tx.snapshot.Pin(ctx, rels)
+		}
+		if err != nil || !slices.ContainsFunc(rels, (*exec.Relation).Superseded) {
+			return pins, own, err
+		}
+		if own {
+			pins.Release()
 		}
 	}
-	if ss.tx.snapshot == nil {
-		// A table is seen with all that is committed, so views beside it are waited for.
-		pins, err = e.Pin(ctx, rels, max(ss.written, exec.TablesChanged(rels)))
-		return pins, true, err
-	}
-	pins, err = ss.tx.snapshot.Pin(ctx, rels)
-	return pins, false, err
 }
 
 // warnAbout tells the reader of views that miss rows or lag behind, or fails where the view asks for that.
@@ -292,6 +294,15 @@ func (d *dispatch) pointRead(st *sql.Query, p *prepared) error {
 		return pgerr.Newf(pgerr.UndefinedTable, "relation %d does not exist any more", p.point.relation)
 	}
 	v, pins, err := ss.srv.engine.PinOne(d.ctx, rel, ss.written)
+	if rel.Superseded() {
+		switch {
+		case pins != nil:
+			pins.Release()
+		case v != nil:
+			v.Release()
+		}
+		return d.pointRead(st, p)
+	}
 	if err != nil {
 		return err
 	}

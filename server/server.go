@@ -7,6 +7,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -246,7 +247,7 @@ func (s *Server) catalogBytes() (uint64, []byte) {
 }
 
 func (s *Server) failJob(job uint64, cause error) {
-	if j, ok := s.engine.Job(job); ok {
+	if j, ok := s.engine.JobWithID(job); ok {
 		j.Fail(fmt.Errorf("checkpoints failed more often than tolerated: %w", cause))
 	}
 }
@@ -337,7 +338,9 @@ func (s *Server) restore(ctx context.Context, m *checkpoint.Manifest) error {
 		return err
 	}
 	var starting []*exec.Job
-	for _, o := range s.catalog.Snapshot().Objects() { // ids ascend: inputs come before what reads them
+	objects := s.catalog.Snapshot().Objects()
+	slices.SortStableFunc(objects, func(a, b *catalog.Object) int { return cmp.Compare(a.JobID(), b.JobID()) }) // inputs come before what reads them
+	for _, o := range objects {
 		switch {
 		case o.Kind == catalog.Index && o.Plan == nil:
 			if err := s.openIndex(o, tableEpoch); err != nil {
@@ -348,13 +351,13 @@ func (s *Server) restore(ctx context.Context, m *checkpoint.Manifest) error {
 				return fmt.Errorf("table %s: %w", o.Name, err)
 			}
 		case o.Plan != nil:
-			js, err := fetch(o.ID)
+			js, err := fetch(o.JobID())
 			if err != nil {
 				// The view's own state is lost; what it is computed from is not. The others must not wait for it.
 				s.log.Error().Err(err).Str("view", o.Name).Msg("checkpointed state cannot be restored: the view is computed again")
 				js = nil
 			}
-			j, err := s.createJob(o, js)
+			j, err := s.createJob(o, js, nil)
 			if err != nil {
 				return fmt.Errorf("%s %s: %w", o.Kind, o.Name, err)
 			}
@@ -379,13 +382,16 @@ func (s *Server) restore(ctx context.Context, m *checkpoint.Manifest) error {
 	}
 	s.engine.Start(s.coord)
 	for id := range jobs {
-		if _, ok := s.catalog.Snapshot().Get(id); !ok && id != exec.TablesID {
+		if _, ok := s.engine.JobWithID(id); !ok && id != exec.TablesID {
 			s.coord.Drop(id) // dropped after that checkpoint
 		}
 	}
+	if err := s.engine.RemoveUnknown(); err != nil {
+		return err
+	}
 	for _, j := range starting {
 		j.Start()
-		if o, ok := s.catalog.Snapshot().Get(j.Spec.ID); ok && o.Creating {
+		if o, ok := s.catalog.Snapshot().Get(j.PublicID()); ok && o.Creating {
 			s.finishInBackground(j)
 		}
 	}
@@ -549,8 +555,17 @@ func (s *Server) tableState(id uint64) *tableState {
 	return t.(*tableState) //nolint:forcetypeassert // only tableStates are stored
 }
 
-// createJob prepares the job of a materialized view from its stored plan.
-func (s *Server) createJob(o *catalog.Object, from *checkpoint.JobState) (*exec.Job, error) {
+// createJob prepares the job of a materialized view from its stored plan. reads are hidden relations that it reads.
+func (s *Server) createJob(o *catalog.Object, from *checkpoint.JobState, reads map[uint64]*exec.Relation) (*exec.Job, error) {
+	spec, err := jobSpec(o)
+	if err != nil {
+		return nil, err
+	}
+	spec.Reads = reads
+	return s.engine.CreateJob(*spec, from)
+}
+
+func jobSpec(o *catalog.Object) (*exec.JobSpec, error) {
 	var p plan.Plan
 	if err := json.Unmarshal(o.Plan, &p); err != nil {
 		return nil, pgerr.Wrap(pgerr.DataCorrupted, err, "stored plan of %q is malformed", o.Name)
@@ -566,10 +581,10 @@ func (s *Server) createJob(o *catalog.Object, from *checkpoint.JobState) (*exec.
 	if _, err := fmt.Sscan(o.Settings[settingParallelism], &par); err != nil || par < 1 {
 		par = 1
 	}
-	return s.engine.CreateJob(exec.JobSpec{
-		ID: o.ID, Name: o.Name, Plan: &p, Parallelism: par, Backend: backend, Raise: o.Settings[settingOnError] == "raise",
-		Format: textFormat(o.Settings),
-	}, from)
+	return &exec.JobSpec{
+		ID: o.JobID(), Name: o.Name, Plan: &p, Parallelism: par, Backend: backend, Raise: o.Settings[settingOnError] == "raise",
+		Format: textFormat(o.Settings), Generation: o.Rewrites,
+	}, nil
 }
 
 // Engine gives tools of this module access to the engine.

@@ -146,19 +146,27 @@ func (s *Server) jobRows() [][]types.Datum {
 		if !ok {
 			continue
 		}
-		progress := text("")
-		progress.Null = true
-		if j.Status() == exec.JobBackfilling || o.Creating {
-			read, total := j.Progress()
-			pct := int64(100)
-			if total > 0 {
-				pct = min(100, read*100/total)
-			}
-			progress = text(fmt.Sprintf("%d %% (%d of %d rows)", pct, read, total))
+		rows = append(rows, jobRow(o.ID, o.Definition, j, o.Creating))
+	}
+	for _, j := range s.engine.Jobs() {
+		if j.Hidden() {
+			rows = append(rows, jobRow(j.Spec.ID, "REPLACE "+strings.ToUpper(jobKind(j))+" "+sql.QuoteIdent(j.Spec.Name), j, true))
 		}
-		rows = append(rows, []types.Datum{int8d(int64(o.ID)), text(o.Definition), text(j.Status().String()), progress, errText(j.Err())})
 	}
 	return rows
+}
+
+func jobRow(id uint64, definition string, j *exec.Job, filling bool) []types.Datum {
+	progress := types.NullDatum(types.Text)
+	if j.Status() == exec.JobBackfilling || filling {
+		read, total := j.Progress()
+		pct := int64(100)
+		if total > 0 {
+			pct = min(100, read*100/total)
+		}
+		progress = text(fmt.Sprintf("%d %% (%d of %d rows)", pct, read, total))
+	}
+	return []types.Datum{int8d(int64(id)), text(definition), text(j.Status().String()), progress, errText(j.Err())}
 }
 
 func errText(err error) types.Datum {
@@ -176,6 +184,17 @@ func (d *dispatch) cancelJobs(st *sql.CancelJobs) error {
 			return pgerr.Newf(pgerr.InvalidTextRepresentation, "invalid job id %q", raw)
 		}
 		o, ok := d.ss.snapshot().Get(id)
+		if j, hidden := d.ss.srv.engine.JobWithID(id); !ok && hidden && j.Hidden() {
+			view, ok := d.ss.snapshot().Get(j.Relation().ID)
+			if ok {
+				if err := d.ss.mustOwn(view, false); err != nil {
+					return err
+				}
+			}
+			j.Stop() // who waits for it cleans up
+			rows = append(rows, []types.Datum{int8d(int64(id))})
+			continue
+		}
 		if !ok || o.Plan == nil {
 			return pgerr.Newf(pgerr.UndefinedObject, "job %d does not exist", id)
 		}
@@ -197,7 +216,7 @@ func (d *dispatch) pause(n *sql.Name, pause bool) error {
 	}
 	err = d.ss.update(func(tx *catalog.Tx) error {
 		for _, j := range jobs {
-			o, ok := tx.Snapshot().Get(j.Spec.ID)
+			o, ok := tx.Snapshot().Get(j.PublicID())
 			if !ok || o.Paused == pause {
 				continue
 			}
@@ -235,7 +254,7 @@ func (d *dispatch) wait(st *sql.Wait) error {
 		if err := j.WaitCaughtUp(d.ctx, progressEvery, func() {}); err != nil {
 			return err
 		}
-		if o, ok := d.ss.snapshot().Get(j.Spec.ID); ok && o.Creating {
+		if o, ok := d.ss.snapshot().Get(j.PublicID()); ok && o.Creating {
 			if err := d.ss.update(created(o.ID, o.Name)); err != nil {
 				return err
 			}

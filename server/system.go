@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -111,7 +112,7 @@ func jobsRelation(s *Server) [][]types.Datum {
 		m := j.Metrics()
 		lag := j.Behind().Milliseconds()
 		rows = append(rows, []types.Datum{
-			int8d(int64(j.Spec.ID)), text(s.jobName(j)), text(jobKind(j)), text(j.Status().String()), errText(j.Err()),
+			int8d(int64(j.PublicID())), text(s.jobName(j)), text(jobKind(j)), text(j.Status().String()), errText(j.Err()),
 			int8d(int64(j.Epoch())), int8d(lag), int8d(int64(j.Parallelism())), int8d(exec.StateBytes(m)), text(string(j.Spec.Backend)), int8d(int64(j.Restarts())),
 		})
 	}
@@ -120,10 +121,26 @@ func jobsRelation(s *Server) [][]types.Datum {
 
 // jobName is the name that the job's relation has now.
 func (s *Server) jobName(j *exec.Job) string {
-	if o, ok := s.catalog.Snapshot().Get(j.Spec.ID); ok {
-		return o.Name
+	r := j.Relation()
+	if r == nil {
+		return j.Spec.Name
 	}
-	return j.Spec.Name
+	o, ok := s.catalog.Snapshot().Get(r.ID)
+	switch {
+	case !ok:
+		return j.Spec.Name
+	case j.Hidden():
+		return fmt.Sprintf("%s (%d)", o.Name, j.Spec.ID)
+	}
+	return o.Name
+}
+
+// publicID is the id under which users know the job with that id of its own.
+func (s *Server) publicID(job uint64) uint64 {
+	if j, ok := s.engine.JobWithID(job); ok {
+		return j.PublicID()
+	}
+	return job
 }
 
 // jobKind is what a job keeps up to date.
@@ -139,7 +156,7 @@ func operatorsRelation(s *Server) [][]types.Datum {
 	for _, j := range s.engine.Jobs() {
 		for _, o := range j.Operators() {
 			rows = append(rows, []types.Datum{
-				int8d(int64(j.Spec.ID)), int8d(int64(o.ID)), text(o.Name), int8d(int64(o.Fragment)), int8d(int64(o.Subtasks)), int8d(o.RowsIn), int8d(o.RowsOut),
+				int8d(int64(j.PublicID())), int8d(int64(o.ID)), text(o.Name), int8d(int64(o.Fragment)), int8d(int64(o.Subtasks)), int8d(o.RowsIn), int8d(o.RowsOut),
 				int8d(o.StateRows), int8d(o.StateBytes),
 				{Type: types.Float8, Float: o.Busy},
 				{Type: types.Float8, Float: o.Backpressure},
@@ -165,7 +182,7 @@ func checkpointsRelation(s *Server) [][]types.Datum {
 			reason = text(r.FailureReason)
 		}
 		rows = append(rows, []types.Datum{
-			int8d(int64(r.Job)), int8d(int64(r.ID)), text(string(r.Status)), text(r.Kind.String()), timestamptz(r.TriggerTime), int8d(r.Duration.Milliseconds()),
+			int8d(int64(s.publicID(r.Job))), int8d(int64(r.ID)), text(string(r.Status)), text(r.Kind.String()), timestamptz(r.TriggerTime), int8d(r.Duration.Milliseconds()),
 			int8d(r.Sync.Milliseconds()), int8d(r.CheckpointedSize), int8d(r.FullSize), int8d(r.UploadedBytes), reason,
 		})
 	}
@@ -176,7 +193,7 @@ func checkpointSubtasksRelation(s *Server) [][]types.Datum {
 	var rows [][]types.Datum
 	for _, r := range s.coord.Stats().Checkpoints {
 		for _, t := range r.Subtasks {
-			rows = append(rows, subtaskRow(r.Job, r.ID, t))
+			rows = append(rows, subtaskRow(s.publicID(r.Job), r.ID, t))
 		}
 	}
 	return rows
@@ -202,7 +219,7 @@ func errorsRelation(s *Server, late bool) [][]types.Datum {
 				row = types.NullDatum(types.JSONB)
 			}
 			rows = append(rows, []types.Datum{
-				int8d(int64(j.Spec.ID)), text(s.jobName(j)), int8d(int64(e.Operator)), text(e.Name), text(string(e.Code)), text(e.Message), row, int8d(e.Weight),
+				int8d(int64(j.PublicID())), text(s.jobName(j)), int8d(int64(e.Operator)), text(e.Name), text(string(e.Code)), text(e.Message), row, int8d(e.Weight),
 			})
 		}
 	}
@@ -214,7 +231,7 @@ func sourcesRelation(s *Server) [][]types.Datum {
 	for _, j := range s.engine.Jobs() {
 		for _, p := range j.Splits() {
 			rows = append(rows, []types.Datum{
-				int8d(int64(j.Spec.ID)), text(p.Source), text(p.Split), text(p.Position), int8d(p.Lag), {Type: types.Bool, Bool: p.Idle},
+				int8d(int64(j.PublicID())), text(p.Source), text(p.Split), text(p.Position), int8d(p.Lag), {Type: types.Bool, Bool: p.Idle},
 			})
 		}
 	}

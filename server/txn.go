@@ -35,6 +35,7 @@ type txn struct {
 	saved     []savepoint
 	schema    *schemaTx             // what it has changed of the schema, nil when nothing
 	rewritten map[uint64]*rewriting // tables all of whose rows it replaces
+	replaced  map[uint64]*exec.Job  // views, and what reads them, that get other jobs at its end
 	listens   []listening
 	advisory  []takenLock // locks that end with it
 	notices   []pgwire.Notification
@@ -96,7 +97,7 @@ func (t *txn) release() {
 		t.snapshot.Release()
 		t.snapshot = nil
 	}
-	t.writes, t.order, t.rewritten = nil, nil, nil
+	t.writes, t.order, t.rewritten, t.replaced = nil, nil, nil, nil
 }
 
 // overlay is the transaction's writes to the relations as a statement that begins now sees them.

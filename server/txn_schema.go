@@ -180,17 +180,18 @@ func (ss *session) commitSchema(ctx context.Context, writes []exec.TableWrite, c
 	if len(writes) > 0 {
 		durable = func(data []byte, version uint64) error { return srv.commitWithSchema(data, version, writes, commit) }
 	}
-	if err := srv.catalog.Commit(s.private, durable); err != nil {
+	replaced, err := ss.swapIn(ctx, ss.tx.replaced, func() error { return srv.catalog.Commit(s.private, durable) })
+	if err != nil {
 		ss.rollbackSchema()
 		return err
 	}
-	ss.tx.schema = nil
-	var err error
+	ss.tx.schema, ss.tx.replaced = nil, nil
 	if terms := s.terms(srv.catalog.Snapshot()); terms != nil {
 		err = srv.engine.SetTerms(context.WithoutCancel(ctx), terms)
 	}
 	s.lift(0)
 	s.unlock()
+	err = errors.Join(err, srv.closeJobs(replaced))
 	for _, f := range s.commit {
 		err = errors.Join(err, f(context.WithoutCancel(ctx)))
 	}

@@ -140,5 +140,12 @@ func definitionOf(o *catalog.Object) string {
 	for i := range names {
 		names[i] = sql.QuoteIdent(names[i])
 	}
-	return "CREATE " + strings.ToUpper(string(o.Kind)) + " " + qualified(o) + " (" + strings.Join(names, ", ") + ") AS " + o.Query
+	with := ""
+	for i, n := range o.Options {
+		with += [...]string{" WITH (", ", "}[min(i, 1)] + n + " = " + sql.QuoteLiteral(o.Settings[n])
+	}
+	if with != "" {
+		with += ")"
+	}
+	return "CREATE " + strings.ToUpper(string(o.Kind)) + " " + qualified(o) + " (" + strings.Join(names, ", ") + ")" + with + " AS " + o.Query
 }

@@ -52,6 +52,11 @@ func (p *parser) alter() Statement {
 		}
 		return s
 	}
+	if kind == KindMaterializedView && p.Accept("as") {
+		v := &CreateMaterializedView{Alter: true, IfExists: a.IfExists, Name: a.Name, Query: p.fullQuery()}
+		v.EmitOnWindowClose = v.Query.EmitOnWindowClose
+		return v
+	}
 	for {
 		if len(a.Actions) > 0 && (p.Is("rename") || p.IsN("set", "schema")) {
 			p.Syntax()

@@ -230,7 +230,7 @@ func (p *parser) recursiveView(v *CreateView, from int) *Query {
 }
 
 func (p *parser) createMaterializedView(replace bool) Statement {
-	v := &CreateMaterializedView{OrReplace: replace, IfNotExists: p.ifNotExists(), Name: p.name()}
+	v := &CreateMaterializedView{OrReplace: replace, IfNotExists: !replace && p.ifNotExists(), Name: p.name()}
 	v.Columns = p.optIdentList()
 	if p.Accept("using") {
 		p.ColID()

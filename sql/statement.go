@@ -322,11 +322,12 @@ type CreateTableAs struct {
 	WithNoData          bool
 }
 
-// CreateMaterializedView is CREATE MATERIALIZED VIEW.
+// CreateMaterializedView is CREATE MATERIALIZED VIEW, and with Alter ALTER MATERIALIZED VIEW name AS query.
 type CreateMaterializedView struct {
 	Base
 	Name                   Name
 	IfNotExists, OrReplace bool
+	Alter, IfExists        bool
 	Columns                []Ident
 	Options                []Option
 	Query                  *Query

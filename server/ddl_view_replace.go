@@ -1,0 +1,483 @@
+package server
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/streamdb/streamdb/catalog"
+	"github.com/streamdb/streamdb/exec"
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/planner"
+	"github.com/streamdb/streamdb/sql"
+)
+
+// A materialized view gets another query while it is read: CREATE OR REPLACE MATERIALIZED VIEW, ALTER MATERIALIZED VIEW … AS. The view, and every
+// view and index that reads it, gets a second job with a hidden relation beside the running one. When all have caught up, the relations take the
+// places of the old ones in one step together with the catalog's change, and the old jobs end. Until then nothing of the old ones was touched, so
+// that any failure leaves them as they are; after a crash the catalog says which jobs count.
+
+// replacement is a new query of a view in the making.
+type replacement struct {
+	d     *dispatch
+	st    *sql.CreateMaterializedView
+	view  uint64
+	query string // the query that it replaces
+	// parts are what gets a new job: the view first, and what is read before its readers.
+	parts []*replacedPart
+}
+
+type replacedPart struct {
+	now *catalog.Object
+	job *exec.Job
+}
+
+// maxReplaceRounds bounds how often a replacement begins again because what reads the view, or the view itself, was changed meanwhile.
+const maxReplaceRounds = 10
+
+// replaceView gives a view another query. unlock gives back the schema lock, which is held.
+func (d *dispatch) replaceView(st *sql.CreateMaterializedView, old *catalog.Object, tag string, unlock func()) (err error) {
+	defer func() { unlock() }()
+	if err := d.ss.mustOwn(old, false); err != nil {
+		return err
+	}
+	r := &replacement{d: d, st: st, view: old.ID, query: old.Query}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.drop(r.parts))
+		}
+	}()
+	for round := 0; ; round++ {
+		started, err := r.prepare()
+		if err != nil {
+			return err
+		}
+		if !started {
+			break
+		}
+		if round == maxReplaceRounds {
+			return pgerr.Newf(pgerr.ObjectInUse, "cannot replace the query of materialized view %q: what reads it is changed all the time", old.Name)
+		}
+		unlock()
+		unlock = func() {}
+		if err := r.wait(); err != nil {
+			return err
+		}
+		if unlock, err = d.lockSchema(); err != nil {
+			unlock = func() {}
+			return err
+		}
+	}
+	if err := r.swap(); err != nil {
+		return err
+	}
+	return d.complete(tag)
+}
+
+// prepare plans all parts against the catalog as it is, and starts a job for each that has none for its plan. started is false when all have one.
+func (r *replacement) prepare() (started bool, err error) {
+	objects, err := r.plan()
+	if err != nil {
+		return false, err
+	}
+	reads := r.d.ss.tx.hidden()
+	var parts []*replacedPart
+	for _, o := range objects {
+		p := &replacedPart{now: o}
+		i := slices.IndexFunc(r.parts, func(q *replacedPart) bool { return q.now.ID == o.ID })
+		// What reads the new job of another part gets a new one, too.
+		if i >= 0 && !started && bytes.Equal(r.parts[i].now.Plan, o.Plan) && maps.Equal(r.parts[i].now.Settings, o.Settings) {
+			p.job = r.parts[i].job
+			o.Job = r.parts[i].now.Job
+		} else {
+			if err = r.start(p, maps.Clone(reads)); err != nil {
+				break
+			}
+			started = true
+		}
+		parts = append(parts, p)
+		reads[o.ID] = p.job.Relation()
+	}
+	kept := func(p *replacedPart) bool {
+		return slices.ContainsFunc(parts, func(q *replacedPart) bool { return q.job == p.job })
+	}
+	gone := slices.DeleteFunc(r.parts, kept)
+	r.parts = parts
+	return started, errors.Join(err, r.drop(gone))
+}
+
+// start makes the job of a part.
+func (r *replacement) start(p *replacedPart, reads map[uint64]*exec.Relation) error {
+	d, srv := r.d, r.d.ss.srv
+	// The id is stored as given out before anything has it.
+	if err := d.ss.update(func(tx *catalog.Tx) error { p.now.Job = tx.NextID(); return nil }); err != nil {
+		return err
+	}
+	spec, err := jobSpec(p.now)
+	if err != nil {
+		return err
+	}
+	spec.Hidden, spec.Reads = true, reads
+	if p.job, err = srv.engine.CreateJob(*spec, nil); err != nil {
+		return err
+	}
+	id := spec.ID
+	d.atRollback(func(context.Context) error { return srv.closeJob(id) })
+	p.job.Start()
+	return nil
+}
+
+// plan returns the catalog's objects as they will be: the view's and those of what reads it, views and indexes.
+func (r *replacement) plan() ([]*catalog.Object, error) {
+	d := r.d
+	snap := d.ss.snapshot()
+	cur, ok := snap.Get(r.view)
+	if !ok {
+		return nil, pgerr.Newf(pgerr.QueryCanceled, "materialized view %q was dropped while its query was being replaced", r.st.Name.Name)
+	}
+	if cur.Query != r.query {
+		return nil, pgerr.Newf(pgerr.SerializationFailure, "could not serialize access due to a concurrent change of materialized view %q", cur.Name)
+	}
+	if cur.Creating {
+		return nil, pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "materialized view %q is still being created", cur.Name).WithHint("WAIT for it first.")
+	}
+	now, err := r.define(snap, cur)
+	if err != nil {
+		return nil, err
+	}
+	dependents := snap.Dependents(r.view)
+	slices.Reverse(dependents)
+	if slices.Contains(now.DependsOn, r.view) || slices.ContainsFunc(dependents, func(o *catalog.Object) bool { return slices.Contains(now.DependsOn, o.ID) }) {
+		return nil, pgerr.Newf(pgerr.InvalidObjectDefinition, "infinite recursion detected in rules for relation %q", cur.Name)
+	}
+	for _, o := range append([]*catalog.Object{cur}, dependents...) {
+		dependents = append(dependents, snap.IndexesOf(o.ID)...)
+	}
+	if len(dependents) > 0 {
+		if err := keepsColumns(cur, now); err != nil {
+			return nil, err
+		}
+	}
+	out := []*catalog.Object{now}
+	before, trial := snap, snap.With(now)
+	for _, o := range dependents {
+		if o.Kind == catalog.View {
+			err = d.viewMeans(before, trial, o)
+		} else if o.Plan != nil {
+			var c *catalog.Object
+			if c, err = d.planAgain(trial, o); err == nil {
+				out = append(out, c)
+				trial = trial.With(c)
+			}
+		}
+		if pgerr.CodeOf(err) == pgerr.ObjectNotInPrerequisiteState {
+			return nil, err
+		}
+		if err != nil {
+			return nil, pgerr.Newf(pgerr.DependentObjectsStillExist, "cannot replace the query of %s because other objects depend on it", d.describe(cur)).
+				WithDetail("%s would not be what it is any more: %v.", d.describe(o), err).WithHint("Drop it first, and create it again afterwards.")
+		}
+	}
+	return out, nil
+}
+
+// define makes the view's object with the new query.
+func (r *replacement) define(snap *catalog.Snapshot, cur *catalog.Object) (*catalog.Object, error) {
+	d, st := r.d, r.st
+	o := *cur
+	o.Query, o.SearchPath, o.Columns, o.Rewrites = queryText(st.Query), d.ss.vars.storedPath(), nil, cur.Rewrites+1
+	o.Settings = maps.Clone(cur.Settings)
+	delete(o.Settings, settingBackground)
+	given, names, background, err := d.viewOptions(st.Options)
+	if err != nil {
+		return nil, err
+	}
+	for _, opt := range st.Options {
+		if strings.EqualFold(opt.Name, settingBackground) && background {
+			return nil, pgerr.Newf(pgerr.FeatureNotSupported, "the query of a materialized view cannot be replaced in the background").At(opt.Pos)
+		}
+	}
+	for _, n := range names {
+		o.Settings[n] = given[n]
+		o.Options = withOption(o.Options, n, true)
+	}
+	opts := d.ss.planOptions(snap, nil)
+	opts.Relation = o.ID
+	if err := jobOptions(&opts, st, o.Settings); err != nil {
+		return nil, err
+	}
+	if opts.Parallelism, err = strconv.Atoi(o.Settings[settingParallelism]); err != nil {
+		return nil, err
+	}
+	if err := d.planInto(snap, &o, st.Query, st.Columns, opts); err != nil {
+		return nil, err
+	}
+	for i := range o.Columns {
+		if k := cur.Column(o.Columns[i].Name); k >= 0 && !o.Columns[i].Hidden && !cur.Columns[k].Hidden {
+			o.Columns[i].Comment, o.Columns[i].ACL = cur.Columns[k].Comment, cur.Columns[k].ACL
+		}
+	}
+	o.Definition = definitionOf(&o)
+	return &o, nil
+}
+
+// planInto plans the query of a materialized view and notes in its object what follows from that.
+func (d *dispatch) planInto(snap *catalog.Snapshot, o *catalog.Object, query *sql.Query, names []sql.Ident, opts planner.Options) error {
+	q, err := planner.PlanStream(query, opts)
+	if err != nil {
+		return err
+	}
+	if err := d.ss.mayAccess(q.Access); err != nil {
+		return err
+	}
+	if len(q.Params) > 0 {
+		return pgerr.Newf(pgerr.UndefinedParameter, "there is no parameter $1")
+	}
+	if err := viewColumns(o, q, names); err != nil {
+		return err
+	}
+	if refersToTemporary(snap, q.Relations) != "" {
+		return pgerr.Newf(pgerr.FeatureNotSupported, "materialized views must not use temporary tables or views")
+	}
+	for _, id := range q.Relations {
+		if dep, ok := snap.Get(id); ok && dep.Creating {
+			return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "materialized view %q is still being created", dep.Name).WithHint("WAIT for it first.")
+		}
+	}
+	o.DependsOn = q.Relations
+	d.keepText(snap, o, query, q.Stars)
+	if o.Plan, err = json.Marshal(q.Plan); err != nil {
+		return fmt.Errorf("encode plan: %w", err)
+	}
+	return nil
+}
+
+// keepsColumns checks that a view with another query still has the columns that others read: more may follow them.
+func keepsColumns(old, now *catalog.Object) error {
+	hint := "Drop what depends on the view first."
+	for i, c := range old.Columns {
+		if c.Hidden {
+			continue
+		}
+		if i >= len(now.Columns) || now.Columns[i].Hidden {
+			return pgerr.Newf(pgerr.InvalidTableDefinition, "cannot drop columns from view").WithHint("%s", hint)
+		}
+		if n := now.Columns[i]; n.Name != c.Name {
+			return pgerr.Newf(pgerr.InvalidTableDefinition, "cannot change name of view column %q to %q", c.Name, n.Name).
+				WithHint("Use ALTER VIEW ... RENAME COLUMN ... to change name of view column instead.")
+		} else if n.Type != c.Type {
+			return pgerr.Newf(pgerr.InvalidTableDefinition, "cannot change data type of view column %q from %s to %s", c.Name, c.Type, n.Type).WithHint("%s", hint)
+		}
+	}
+	return nil
+}
+
+// wait waits until all parts have caught up.
+func (r *replacement) wait() error {
+	jobs := make([]*exec.Job, len(r.parts))
+	for i, p := range r.parts {
+		jobs[i] = p.job
+		if err := r.d.filled(p.job); err != nil {
+			return err
+		}
+		if p.now.Kind == catalog.Index {
+			if err := failedKey(p.job); err != nil {
+				return err
+			}
+		}
+	}
+	return r.d.ss.srv.engine.WaitClosed(r.d.ctx, jobs)
+}
+
+// swap puts the new jobs in the place of the old ones: now, or with the transaction's other changes of the schema.
+func (r *replacement) swap() error {
+	d, ss := r.d, r.d.ss
+	change := func(tx *catalog.Tx) error {
+		for _, p := range r.parts {
+			if err := tx.Replace(p.now); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	jobs := map[uint64]*exec.Job{}
+	for _, p := range r.parts {
+		jobs[p.now.ID] = p.job
+		if p.now.Paused {
+			p.job.Pause()
+		}
+	}
+	if ss.tx.schema == nil {
+		old, err := ss.swapIn(d.ctx, jobs, func() error { return ss.update(change) })
+		if err != nil {
+			return err
+		}
+		return ss.srv.closeJobs(old)
+	}
+	if err := ss.update(change); err != nil {
+		return err
+	}
+	before := ss.tx.replaced
+	d.atRollback(func(context.Context) error { ss.tx.replaced = before; return nil })
+	ss.tx.replaced = maps.Clone(before)
+	if ss.tx.replaced == nil {
+		ss.tx.replaced = map[uint64]*exec.Job{}
+	}
+	maps.Copy(ss.tx.replaced, jobs)
+	for id, j := range before {
+		if jobs[id] == nil {
+			continue
+		}
+		if err := d.atCommit(func(context.Context) error { return ss.srv.closeJob(j.Spec.ID) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// swapIn makes the hidden relations of jobs, by the ids of those, the ones that everybody knows, in one step with the change of the catalog that
+// publish makes. It returns the jobs of those that were known before.
+func (ss *session) swapIn(ctx context.Context, jobs map[uint64]*exec.Job, publish func() error) (old []*exec.Job, err error) {
+	if len(jobs) == 0 {
+		return nil, publish()
+	}
+	// Who reads the new rows with a plan of the old query waits here until the new one is known.
+	for _, id := range slices.Sorted(maps.Keys(jobs)) {
+		unlock, err := ss.srv.locks.exclusive(ctx, ss, lockTag{kind: lockCommit, table: id})
+		if err != nil {
+			return nil, err
+		}
+		defer unlock()
+	}
+	old = ss.srv.engine.Swap(slices.Collect(maps.Values(jobs)))
+	if err := ss.srv.cfg.Failpoints.Hit("view/swapped"); err != nil {
+		ss.srv.engine.Swap(old)
+		return nil, err
+	}
+	if err := publish(); err != nil {
+		ss.srv.engine.Swap(old)
+		return nil, err
+	}
+	return old, nil
+}
+
+// closeJobs ends jobs, readers before what they read.
+func (s *Server) closeJobs(jobs []*exec.Job) error {
+	slices.SortFunc(jobs, func(a, b *exec.Job) int { return cmp.Compare(b.Spec.ID, a.Spec.ID) })
+	var err error
+	for _, j := range jobs {
+		err = errors.Join(err, s.closeJob(j.Spec.ID))
+	}
+	return err
+}
+
+// drop ends the jobs of parts that will not be used. Within a transaction its rollback does it.
+func (r *replacement) drop(parts []*replacedPart) error {
+	var jobs []*exec.Job
+	for _, p := range parts {
+		if p.job != nil {
+			jobs = append(jobs, p.job)
+		}
+	}
+	return r.d.ss.srv.closeJobs(jobs)
+}
+
+// hidden are the relations of the views whose queries the transaction has replaced, by their ids.
+func (t *txn) hidden() map[uint64]*exec.Relation {
+	out := make(map[uint64]*exec.Relation, len(t.replaced))
+	for id, j := range t.replaced {
+		out[id] = j.Relation()
+	}
+	return out
+}
+
+// planAgain plans a materialized view or an index anew because what it reads has changed.
+func (d *dispatch) planAgain(snap *catalog.Snapshot, cur *catalog.Object) (*catalog.Object, error) {
+	if cur.Creating {
+		return nil, pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "%s %q is still being created", cur.Kind, cur.Name).WithHint("WAIT for it first.")
+	}
+	o := *cur
+	o.Rewrites++
+	if o.Kind == catalog.Index {
+		view, ok := snap.Get(o.Index.Table)
+		if !ok {
+			return nil, undefinedRelation(sql.Name{Name: o.Name})
+		}
+		return &o, d.planViewIndex(snap, &o, view)
+	}
+	stmts, err := sql.Parse(o.Query)
+	if err != nil {
+		return nil, err
+	}
+	q, ok := stmts[0].(*sql.Query)
+	if !ok {
+		return nil, pgerr.Newf(pgerr.InternalError, "the definition of %q is no query", o.Name)
+	}
+	opts := d.ss.planOptions(snap, nil)
+	opts.SearchPath, opts.Catalog, opts.Relation = o.SearchPath, d.ss.srv.planCatalog(snap, o.SearchPath), o.ID
+	lateness, err := parseDuration(o.Settings[settingLateness])
+	if err != nil {
+		return nil, err
+	}
+	opts.AllowedLateness = lateness.Microseconds()
+	if opts.Parallelism, err = strconv.Atoi(o.Settings[settingParallelism]); err != nil {
+		return nil, err
+	}
+	p, err := planner.PlanStream(q, opts)
+	if err != nil {
+		return nil, err
+	}
+	var names []sql.Ident
+	for _, n := range visibleNames(cur) {
+		names = append(names, sql.Ident{Name: n})
+	}
+	o.Columns = nil
+	if err := viewColumns(&o, p, names); err != nil {
+		return nil, err
+	}
+	if err := keepsColumns(cur, &o); err != nil {
+		return nil, err
+	}
+	for i, c := range o.Columns {
+		if !c.Hidden {
+			o.Columns[i] = cur.Columns[i]
+		}
+	}
+	o.DependsOn = p.Relations
+	if o.Plan, err = json.Marshal(p.Plan); err != nil {
+		return nil, fmt.Errorf("encode plan: %w", err)
+	}
+	return &o, nil
+}
+
+// alterViewQuery is ALTER MATERIALIZED VIEW … AS.
+func (d *dispatch) alterViewQuery(st *sql.CreateMaterializedView) error {
+	const tag = "ALTER MATERIALIZED VIEW"
+	unlock, err := d.lockSchema()
+	if err != nil {
+		return err
+	}
+	old, ok := d.ss.resolve(st.Name)
+	switch {
+	case !ok && st.IfExists:
+		unlock()
+		if err := d.ss.notice("NOTICE", pgerr.SuccessfulCompletion, "relation %q does not exist, skipping", st.Name.Key()); err != nil {
+			return err
+		}
+		return d.complete(tag)
+	case !ok:
+		unlock()
+		return atNowhere(undefinedRelation(st.Name))
+	case old.Kind != catalog.MaterializedView:
+		unlock()
+		return pgerr.Newf(pgerr.WrongObjectType, "%q is not a materialized view", old.Name)
+	}
+	return d.replaceView(st, old, tag, unlock)
+}

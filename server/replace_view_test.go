@@ -1,0 +1,249 @@
+package server_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/streamdb/streamdb/internal/failpoint"
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/server"
+)
+
+// Readers of a view whose query is replaced again and again, and of what reads it, see one definition at a time, and all rows of it.
+func TestReadersSeeOneDefinition(t *testing.T) {
+	d := open(t)
+	s := d.connect()
+	define := func(n int) string {
+		return fmt.Sprintf("CREATE OR REPLACE MATERIALIZED VIEW m AS SELECT k, %d AS def, count(*) AS n FROM t GROUP BY k", n)
+	}
+	s.must("CREATE TABLE t (k int, v int)", "INSERT INTO t SELECT i % 7, i FROM generate_series(1, 500) i", define(1),
+		"CREATE MATERIALIZED VIEW over_m AS SELECT def, sum(n)::int8 AS n FROM m GROUP BY def", "CREATE INDEX ON m (def)", "CREATE VIEW w AS SELECT max(def) AS def FROM m")
+	const q = "SELECT (SELECT min(def) FROM m), (SELECT def FROM w), (SELECT def FROM over_m), (SELECT sum(n) FROM m), (SELECT n FROM over_m), (SELECT count(*) FROM t)"
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	reader := func(read func(*session) []string) {
+		r := d.connect()
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			last := "0"
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				for _, row := range read(r) {
+					c := strings.Split(row, "|")
+					if len(c) != 6 || c[0] != c[1] || c[0] != c[2] || c[3] != c[4] || c[3] != c[5] || c[0] < last {
+						t.Errorf("after definition %s: %s", last, row)
+						return
+					}
+					last = c[0]
+				}
+			}
+		}()
+	}
+	reader(func(r *session) []string { return r.rows(q) })
+	reader(func(r *session) []string {
+		r.must("BEGIN")
+		var rows []string
+		for range 3 {
+			res, err := r.PgConn().Exec(d.ctx, q).ReadAll()
+			if err != nil { // another definition that cannot be read as of the beginning of the block is refused
+				if code := codeOf(t, err); code != pgerr.SerializationFailure {
+					t.Errorf("in a block: %v", err)
+				}
+				break
+			}
+			rows = append(rows, string(bytes.Join(res[0].Rows[0], []byte("|"))))
+		}
+		r.must("ROLLBACK")
+		return rows
+	})
+	prepared := d.connect()
+	_, err := prepared.Prepare(d.ctx, "q", q)
+	require.NoError(t, err)
+	wg.Add(1)
+	go func() {
+		defer wg.Done()
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			var c [6]int
+			if err := prepared.QueryRow(d.ctx, "q").Scan(&c[0], &c[1], &c[2], &c[3], &c[4], &c[5]); err != nil || c[0] != c[1] || c[0] != c[2] || c[3] != c[4] || c[3] != c[5] {
+				t.Errorf("prepared: %v %v", c, err)
+				return
+			}
+		}
+	}()
+	writer := d.connect()
+	wg.Add(1)
+	go func() {
+		defer wg.Done()
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+				writer.must(fmt.Sprintf("INSERT INTO t VALUES (%d, %d)", i%9, i))
+			}
+		}
+	}()
+	for n := 2; n < 9; n++ {
+		s.must(define(n))
+		require.Equal(t, fmt.Sprint(n), s.row("SELECT max(def) FROM over_m"))
+		if n%3 == 0 {
+			s.must("CHECKPOINT")
+		}
+	}
+	close(stop)
+	wg.Wait()
+	s.must("CHECKPOINT")
+	want := s.row(q)
+	d.crash()
+	require.Equal(t, want, d.connect().row(q))
+}
+
+// jobDirs are the folders with state of jobs.
+func (d *database) jobDirs() []string {
+	dirs, err := os.ReadDir(filepath.Join(d.cfg.DataDir, "jobs"))
+	if err != nil {
+		require.ErrorIs(d.t, err, os.ErrNotExist)
+	}
+	out := []string{}
+	for _, e := range dirs {
+		out = append(out, e.Name())
+	}
+	return out
+}
+
+// A replacement that fails, is cancelled, or is interrupted by the end of the server leaves the view as it was, and nothing else.
+func TestReplacementThatDoesNotComeAbout(t *testing.T) {
+	d := open(t)
+	s := d.connect()
+	s.must("CREATE TABLE t (k int, v int)", "CREATE MATERIALIZED VIEW slow AS SELECT k, v FROM t", "CREATE MATERIALIZED VIEW m AS SELECT k FROM t",
+		"CREATE MATERIALIZED VIEW over_m AS SELECT count(*) AS n FROM m", "INSERT INTO t VALUES (1, 2), (3, 4)", "FLUSH", "CHECKPOINT")
+	const replace = "CREATE OR REPLACE MATERIALIZED VIEW m AS SELECT k, v FROM slow"
+	jobs, dirs := s.rows("SELECT job_id, name FROM streamdb.jobs ORDER BY 1"), d.jobDirs()
+	asBefore := func() {
+		t.Helper()
+		s := d.connect()
+		s.must("FLUSH")
+		require.Equal(t, jobs, s.rows("SELECT job_id, name FROM streamdb.jobs ORDER BY 1"))
+		require.Equal(t, s.rows("SELECT k FROM t ORDER BY 1"), s.rows("SELECT * FROM m ORDER BY 1"))
+		require.Equal(t, s.row("SELECT count(*) FROM t"), s.row("SELECT n FROM over_m"))
+		s.must("CHECKPOINT")
+		require.Equal(t, dirs, d.jobDirs())
+	}
+	// A view that does not advance cannot be read at the moment from which on the new one would follow it.
+	s.must("PAUSE slow", "INSERT INTO t VALUES (5, 6)", "SET statement_timeout = '300ms'")
+	s.fails(replace, "57014", "")
+	s.must("RESET statement_timeout", "RESUME slow")
+	asBefore()
+
+	points, err := failpoint.Parse("view/swapped=error*1")
+	require.NoError(t, err)
+	d.cfg.Failpoints = points
+	d.crash()
+	_, err = d.connect().PgConn().Exec(d.ctx, replace).ReadAll()
+	require.ErrorContains(t, err, "view/swapped")
+	asBefore()
+
+	waiting := func() (done chan error) {
+		d.connect().must("PAUSE slow", "INSERT INTO t VALUES (7, 8)")
+		done = make(chan error, 1)
+		r := d.connect()
+		go func() {
+			_, err := r.PgConn().Exec(d.ctx, replace).ReadAll()
+			done <- err
+		}()
+		w := d.connect()
+		require.Eventually(t, func() bool { return len(w.rows("SELECT 1 FROM streamdb.jobs")) == 5 }, testTimeout/2, time.Millisecond)
+		return done
+	}
+	done := waiting()
+	d.crash()
+	require.Error(t, <-done)
+	d.connect().must("RESUME slow")
+	asBefore()
+
+	done = waiting()
+	s = d.connect()
+	id := s.row("SELECT min(job_id) FROM streamdb.jobs WHERE name LIKE 'm (%'")
+	require.Contains(t, s.rows("SHOW JOBS"), id+"|REPLACE MATERIALIZED VIEW m|BACKFILLING|100 % (0 of 0 rows)|NULL")
+	require.Equal(t, id, s.row("CANCEL JOBS "+id))
+	require.Equal(t, "57014", string(codeOf(t, <-done)))
+	s.must("RESUME slow")
+	asBefore()
+
+	done = waiting()
+	s = d.connect()
+	s.must("DROP MATERIALIZED VIEW m CASCADE", "RESUME slow")
+	require.Equal(t, "57014", string(codeOf(t, <-done)))
+	require.Equal(t, []string{"slow"}, s.rows("SELECT name FROM streamdb.jobs"))
+}
+
+// A subscription to a view, or to a query over one, ends with a clear error when the view's query is replaced.
+func TestSubscriptionToReplacedView(t *testing.T) {
+	d := open(t)
+	s := d.connect()
+	s.must("CREATE TABLE t (k int)", "INSERT INTO t VALUES (1)", "CREATE MATERIALIZED VIEW m AS SELECT k FROM t")
+	a, b := d.connect(), d.connect()
+	a.must("BEGIN", "DECLARE c CURSOR FOR SUBSCRIBE m", "FETCH 1 c")
+	b.must("BEGIN", "DECLARE c CURSOR FOR SUBSCRIBE (SELECT count(*) FROM m)", "FETCH 1 c")
+	s.must("ALTER MATERIALIZED VIEW m AS SELECT k, k + 1 AS next FROM t")
+	a.fails("FETCH 1 c", "55000", `the query of materialized view "m" was replaced`)
+	b.fails("FETCH 1 c", "55000", `the query of materialized view "m" was replaced`)
+}
+
+// A view that was replaced keeps what does not belong to its query, and comes back from a checkpoint, also where only that is left.
+func TestReplacedViewKeepsItsProperties(t *testing.T) {
+	bucket := t.TempDir()
+	d := open(t, func(c *server.Config) { c.CheckpointDir = "file://" + bucket })
+	s := d.connect()
+	s.must("CREATE ROLE reader", "CREATE ROLE maker", "CREATE TABLE t (k int, v int)", "INSERT INTO t SELECT i % 10, i FROM generate_series(1, 1000) i",
+		"CREATE MATERIALIZED VIEW m WITH (parallelism = 3) AS SELECT k, count(*) AS n FROM t GROUP BY k", "GRANT SELECT ON m TO reader", "COMMENT ON MATERIALIZED VIEW m IS 'about m'",
+		"COMMENT ON COLUMN m.n IS 'about n'", "GRANT SELECT ON t TO maker", "ALTER MATERIALIZED VIEW m OWNER TO maker", "CREATE INDEX m_n ON m (n DESC)")
+	const q = `SELECT c.oid, relowner::regrole, obj_description(c.oid), col_description(c.oid, 2), has_table_privilege('reader', 'm', 'select'), reloptions,
+		(SELECT parallelism FROM streamdb.jobs WHERE job_id = c.oid) FROM pg_class c WHERE relname = 'm'`
+	before := s.row(q)
+	s.must("ALTER MATERIALIZED VIEW m AS SELECT k, count(*) AS n, sum(v) AS s FROM t GROUP BY k")
+	require.Equal(t, before, s.row(q))
+	s.must("CREATE OR REPLACE MATERIALIZED VIEW m WITH (parallelism = 2) AS SELECT k, count(*) AS n, sum(v) AS s, max(v) AS top FROM t GROUP BY k")
+	require.Equal(t, strings.ReplaceAll(strings.ReplaceAll(before, "parallelism=3", "parallelism=2"), "|3", "|2"), s.row(q))
+	s.must("CREATE ROLE other", "GRANT ALL ON SCHEMA public TO other", "SET ROLE other")
+	s.fails("CREATE OR REPLACE MATERIALIZED VIEW m AS SELECT 1 AS k", "42501", "must be owner of materialized view m")
+	s.must("RESET ROLE", "CHECKPOINT", "INSERT INTO t VALUES (1, 5000)", "FLUSH")
+	check := func() {
+		t.Helper()
+		s := d.connect()
+		s.must("FLUSH")
+		require.Equal(t, s.rows("SELECT k, count(*) AS n, sum(v), max(v) FROM t GROUP BY k ORDER BY k"), s.rows("SELECT * FROM m ORDER BY k"))
+		require.Equal(t, s.rows("SELECT k FROM m ORDER BY n DESC, k LIMIT 3"), s.rows("SELECT k FROM (SELECT k, count(*) AS n FROM t GROUP BY k) x ORDER BY n DESC, k LIMIT 3"))
+	}
+	check()
+	d.crash()
+	check()
+	d.connect().must("CHECKPOINT")
+	require.NoError(t, d.srv.Abort())
+	require.NoError(t, os.RemoveAll(d.cfg.DataDir))
+	d.start()
+	check()
+	d.connect().must("DROP INDEX m_n", "ALTER MATERIALIZED VIEW m AS SELECT 'x' AS other") // nothing depends on it: any columns will do
+	require.Equal(t, "x", d.connect().row("TABLE m"))
+	d.connect().must("ALTER MATERIALIZED VIEW m AS SELECT k, count(*) AS n, sum(v) AS s, max(v) AS top FROM t GROUP BY k")
+	require.Equal(t, "CREATE MATERIALIZED VIEW public.m (k, n, s, top) WITH (parallelism = '2') AS SELECT k, count(*) AS n, sum(v) AS s, max(v) AS top FROM t GROUP BY k",
+		strings.Split(d.connect().row("SHOW CREATE MATERIALIZED VIEW m"), "|")[1])
+}
