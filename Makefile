@@ -27,7 +27,7 @@ demo: build ## auction events, views over them, and how they change
 	$(BIN) demo
 
 test: ## all tests that need no other server
-	@tools/gotest.sh -short -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(PACKAGES)
+	@tools/gotest.sh -tags invariants -short -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(PACKAGES)
 
 e2e: versitygw clients ## the binary from outside: kill -9, an S3 server, broken input, real clients, PostgreSQL and its parser beside it
 	@PATH="$(CACHE):$$PATH" tools/gotest.sh -tags e2e -count=1 -timeout $(E2E_TIMEOUT) $(TESTFLAGS) ./e2e/...
@@ -36,9 +36,9 @@ e2e: versitygw clients ## the binary from outside: kill -9, an S3 server, broken
 check: ## format, vet, staticcheck, imports and style rules
 	@out=$$($(TOOL) gofumpt -l $$(git ls-files --cached --others --exclude-standard '*.go' | grep -v /testdata/)); \
 		if [ -n "$$out" ]; then echo "not formatted (make fmt):"; echo "$$out"; exit 1; fi
-	$(GO) vet $(PACKAGES)
+	$(GO) vet -tags invariants $(PACKAGES)
 	$(GO) vet -tags e2e ./e2e/...
-	$(TOOL) staticcheck $(PACKAGES)
+	$(TOOL) staticcheck -tags invariants $(PACKAGES)
 	$(TOOL) staticcheck -tags e2e ./e2e/...
 	$(GO) test -count=1 ./internal/archtest
 	@echo "check: format, vet, staticcheck and style rules are clean"

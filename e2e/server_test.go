@@ -50,15 +50,23 @@ func testMain(m *testing.M) int {
 		}
 		defer os.RemoveAll(dir)
 		binary = filepath.Join(dir, "streamdb")
-		build := exec.Command("go", "build", "-trimpath", "-o", binary, "../cmd/streamdb")
+		build := exec.Command("go", "build", "-trimpath", "-tags", "invariants", "-o", binary, "../cmd/streamdb")
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
 			return 1
 		}
 	}
-	return m.Run()
+	code := m.Run()
+	if v := violations.String(); v != "" {
+		fmt.Fprintf(os.Stderr, "servers ended by broken invariants:\n%s", v)
+		return max(code, 1)
+	}
+	return code
 }
+
+// violations are the ends of the logs of servers that a broken invariant has stopped. Tests that kill servers would not notice.
+var violations tail
 
 // serveOptions are the flags of one server.
 type serveOptions struct {
@@ -141,6 +149,9 @@ func launch(o serveOptions) (*process, error) {
 			}
 		}
 		p.err = p.cmd.Wait()
+		if l := p.log.String(); strings.Contains(l, "invariants.Violation(") {
+			_, _ = violations.Write([]byte(l)) // never fails
+		}
 	}()
 	timeout := time.NewTimer(startTimeout)
 	defer timeout.Stop()

@@ -219,13 +219,15 @@ func TestFailedCheckpointWrite(t *testing.T) {
 	d.same()
 	_, err = d.coord.Trigger(d.ctx(), nil)
 	require.Error(t, err)
-	d.until("all run", func() bool {
+	d.until("one has restarted and all run", func() bool {
+		restarts := 0
 		for _, j := range d.engine.Jobs() {
 			if j.Status() != JobRunning {
 				return false
 			}
+			restarts += j.Restarts()
 		}
-		return true
+		return restarts > 0
 	})
 	d.checkpoint()
 	d.reopen()

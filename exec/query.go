@@ -83,6 +83,7 @@ type shotNode struct {
 	feed   func(*shotNode) error // leaves
 	emit   func(*types.Chunk) error
 
+	check   *op.ContractEdge
 	profile *op.Profile // nil: nobody asked
 	counts  *op.NodeProfile
 }
@@ -92,6 +93,7 @@ func (n *shotNode) Emit(c *types.Chunk) error {
 	if c.Rows() == 0 {
 		return nil
 	}
+	n.check.Chunk(c)
 	if n.profile != nil {
 		n.profile.Emitted(n.counts, c)
 		defer n.profile.Leave(n.profile.Enter(n.parent.counts))
@@ -107,6 +109,7 @@ func (n *shotNode) Emit(c *types.Chunk) error {
 
 // EmitWatermark implements op.Emitter.
 func (n *shotNode) EmitWatermark(w op.Watermark) error {
+	n.check.Watermark(w)
 	if p := n.parent; p.op != nil {
 		return p.op.Watermark(n.port, w, p)
 	}
@@ -146,12 +149,16 @@ func (x *oneShot) drive(nodes []*shotNode) error {
 				return err
 			}
 		}
+		if n.check != nil {
+			n.check.Barrier(1)
+			n.check.Check()
+		}
 	}
 	return nil
 }
 
 func (x *oneShot) build(pn *plan.Node, parent *shotNode, port int) error {
-	n := &shotNode{plan: pn, parent: parent, port: port, profile: x.q.Profile, counts: x.q.Profile.Node(pn)}
+	n := &shotNode{plan: pn, parent: parent, port: port, check: op.NewContract(pn, op.OfQuery).Edge(), profile: x.q.Profile, counts: x.q.Profile.Node(pn)}
 	inTypes := make([][]types.Type, len(pn.Inputs))
 	for i := range pn.Inputs {
 		inTypes[i] = pn.Inputs[i].Schema.Types()
@@ -366,7 +373,7 @@ func (x *oneShot) source(n *shotNode) error {
 	if src.Bounded() {
 		for p := n.parent; p != nil && p.op != nil && len(p.plan.Inputs) == 1; p = p.parent {
 			if p.plan.Kind == plan.KindWatermark {
-				return p.EmitWatermark(op.Watermark{Column: p.plan.Watermark.Column, Value: op.EndOfTime})
+				return p.op.Watermark(0, op.Watermark{Column: p.plan.Watermark.Column, Value: op.EndOfTime}, p)
 			}
 		}
 	}

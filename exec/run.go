@@ -15,6 +15,7 @@ import (
 	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/connector"
 	"github.com/streamdb/streamdb/exec/op"
+	"github.com/streamdb/streamdb/internal/invariants"
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/state"
@@ -41,6 +42,8 @@ type run struct {
 	// taken is set while rows were taken in since the last checkpoint barrier: operators put what they changed only there, so the state may
 	// look clean when the rows left the view as it was. Owned by the driver.
 	taken bool
+
+	contracts map[uint32]*op.Contract // by operator, in builds with invariants
 
 	// now is the engine's clock when the run was built, the same for all operators, in µs since 2000-01-01 UTC.
 	now   int64
@@ -83,7 +86,7 @@ type run struct {
 func newRun(j *Job) *run {
 	r := &run{
 		job: j, engine: j.engine, stop: make(chan struct{}), wake: make(chan struct{}, 1), finished: make(chan struct{}),
-		replaced: make(chan struct{}), backfill: true,
+		replaced: make(chan struct{}), backfill: true, contracts: map[uint32]*op.Contract{},
 	}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	return r
@@ -210,6 +213,7 @@ func (r *run) goRun(name string, f func() error) {
 		defer r.wg.Done()
 		defer func() {
 			if p := recover(); p != nil {
+				invariants.Pass(p)
 				r.fail(pgerr.Newf(pgerr.InternalError, "%s: panic: %v", name, p).WithDetail("%s", debug.Stack()))
 			}
 		}()
@@ -501,10 +505,28 @@ func (r *run) pass(b checkpoint.Barrier) error {
 	case <-r.stop:
 		return errStopped
 	}
+	for _, c := range r.contracts {
+		c.Check()
+	}
 	if b.Checkpoint == flushOnly {
 		return r.flush()
 	}
 	return nil
+}
+
+// contract returns what watches the output of an operator's subtasks.
+func (r *run) contract(n *plan.Node) *op.Contract {
+	c := r.contracts[n.ID]
+	if c == nil {
+		of := op.OfResumedJob
+		if r.backfill {
+			of = op.OfJob
+		}
+		if c = op.NewContract(n, of); c != nil {
+			r.contracts[n.ID] = c
+		}
+	}
+	return c
 }
 
 // publish makes what a barrier closed visible to readers and to the jobs that read from this one.

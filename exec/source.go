@@ -409,7 +409,7 @@ func (l *sourceLeaf) passEnd() error {
 			}
 		}
 		if n.plan.Kind == plan.KindWatermark {
-			return n.EmitWatermark(op.Watermark{Column: n.plan.Watermark.Column, Value: op.EndOfTime})
+			return n.op.Watermark(0, op.Watermark{Column: n.plan.Watermark.Column, Value: op.EndOfTime}, n)
 		}
 	}
 	return nil

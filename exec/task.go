@@ -26,6 +26,7 @@ type node struct {
 	inputs []*node
 	task   *subtask
 	out    *counters
+	check  *op.ContractEdge
 	leaf   *sourceLeaf // whose event time the operator's watermarks tell, when its subtasks keep together
 }
 
@@ -40,6 +41,7 @@ func (n *node) Emit(c *types.Chunk) error {
 	if rows == 0 {
 		return nil
 	}
+	n.check.Chunk(c)
 	n.out.rowsOut.Add(int64(rows))
 	if p := n.parent; p != nil {
 		p.out.rowsIn.Add(int64(rows))
@@ -78,6 +80,7 @@ func (t *subtask) sendMarks(rows int) error {
 // EmitWatermark implements op.Emitter. Between fragments watermarks travel with the next barrier: they are promises, and most operators
 // emit at barriers anyway. Aggregations that emit closed windows get them early, too.
 func (n *node) EmitWatermark(w op.Watermark) error {
+	n.check.Watermark(w)
 	if n.leaf != nil {
 		n.leaf.align.mark.Store(w.Value)
 	}
@@ -264,7 +267,7 @@ func (t *subtask) build(parallelism int, byFrag map[int][]*subtask) error {
 	}
 	var make1 func(pn *plan.Node) (*node, error)
 	make1 = func(pn *plan.Node) (*node, error) {
-		n := &node{plan: pn, task: t, out: &counters{}}
+		n := &node{plan: pn, task: t, out: &counters{}, check: r.contract(pn).Edge()}
 		var inTypes [][]types.Type
 		for i, in := range pn.Inputs {
 			c, err := make1(in)
@@ -472,12 +475,12 @@ func (t *subtask) barrier(b checkpoint.Barrier) error {
 		}
 	}
 	for _, n := range t.nodes {
-		if n.op == nil {
-			continue
+		if n.op != nil {
+			if err := n.op.Barrier(b, n); err != nil {
+				return err
+			}
 		}
-		if err := n.op.Barrier(b, n); err != nil {
-			return err
-		}
+		n.check.Barrier(b.Epoch)
 	}
 	idle := t.isIdle()
 	for _, e := range t.edges {

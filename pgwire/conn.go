@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgproto3/v2"
 	"github.com/rs/zerolog"
 
+	"github.com/streamdb/streamdb/internal/invariants"
 	"github.com/streamdb/streamdb/internal/pgerr"
 )
 
@@ -174,6 +175,7 @@ func (c *conn) recoverPanic() {
 	if v == nil {
 		return
 	}
+	invariants.Pass(v)
 	c.log.Error().Int32("pid", c.pid).Interface("panic", v).Bytes("stack", debug.Stack()).Msg("connection ended by a panic")
 	if c.wr.err == nil {
 		// Failing to tell the client changes nothing.

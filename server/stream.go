@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 
+	"github.com/streamdb/streamdb/internal/invariants"
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/pgwire"
 	"github.com/streamdb/streamdb/types"
@@ -90,6 +91,7 @@ func (ss *session) background(p *prepared, args []types.Datum) (*stream, error) 
 		defer q.release()
 		defer func() {
 			if r := recover(); r != nil {
+				invariants.Pass(r)
 				err = pgerr.Newf(pgerr.InternalError, "panic: %v", r)
 			}
 		}()

@@ -26,10 +26,19 @@ type treeRun struct {
 }
 
 // run evaluates n; above works on its output.
-func (t *treeRun) run(n *plan.Node, above *NodeProfile, out Emitter) error {
+func (t *treeRun) run(n *plan.Node, above *NodeProfile, out Emitter) (err error) {
 	profile := t.ctx.Profile
 	self := profile.Node(n)
 	out = profile.emitter(self, above, out)
+	if check := NewContract(n, OfQuery).Edge(); check != nil {
+		out = &checked{check: check, out: out}
+		defer func() {
+			if err == nil {
+				check.Barrier(1)
+				check.Check()
+			}
+		}()
+	}
 	if len(n.Inputs) == 0 {
 		return profile.Run(self, func() error { return t.runLeaf(n, out) })
 	}

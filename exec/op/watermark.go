@@ -287,7 +287,10 @@ func (o *watermarkOp) raiseByRow(c *types.Chunk) (risen bool, err error) {
 
 func (o *watermarkOp) Watermark(_ int, w Watermark, out Emitter) error {
 	if w.Column == o.node.Watermark.Column {
-		return nil
+		if w.Value != EndOfTime {
+			return nil
+		}
+		o.again = false
 	}
 	return out.EmitWatermark(w)
 }

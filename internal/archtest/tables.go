@@ -33,7 +33,7 @@ var layers = []layer{
 	{[]string{"sql"}, "language: lexer, parser, expressions, functions"},
 	{[]string{"storage"}, "object stores and logs"},
 	{[]string{"types"}, "values, rows and chunks"},
-	{[]string{"internal/pgerr", "internal/failpoint", "internal/slt", "internal/archtest"}, "tools without knowledge of the product"},
+	{[]string{"internal/pgerr", "internal/failpoint", "internal/invariants", "internal/slt", "internal/archtest"}, "tools without knowledge of the product"},
 	{[]string{"bench", "testdata", "docs", "tools"}, "measurements and texts; the product does not use them"},
 }
 
@@ -142,6 +142,7 @@ var panics = map[string]string{
 	"planner/bind_expr.go": "the binder unwinds by panic and recovers at its entries",
 	"state/store.go":       "Pebble's Fatalf must not return; the job's subtask recovers",
 	"exec/table.go":        "a row that this process encoded does not decode",
+	"internal/invariants":  "a broken invariant ends the process, in builds that check for it",
 }
 
 // tables are files that are long because they list things.
