@@ -147,6 +147,9 @@ func (e *Engine) Close() error {
 	rels := maps.Clone(e.rels)
 	e.mu.Unlock()
 	for _, r := range rels { // or the databases below stay open
+		if h := r.history.Load(); h != nil {
+			h.stop()
+		}
 		r.releaseVersions()
 	}
 	err := e.tables.store.Close()

@@ -37,6 +37,8 @@ type Relation struct {
 	// superseded: another relation is known by the id now.
 	superseded atomic.Bool
 	floor      atomic.Uint64 // readers of the relation that was known by the id before may have seen this epoch
+	// history keeps changes for subscriptions that go on from the past; nil: none are kept.
+	history atomic.Pointer[history]
 
 	mu       sync.Mutex
 	versions []*Version // ascending epochs

@@ -660,6 +660,10 @@ func (r *run) write(b checkpoint.Barrier, sealed []*state.Sealed, stats []checkp
 		r.job.decline(b.Checkpoint, err)
 		return err // the job starts again from its last complete checkpoint
 	}
+	if err := r.engine.keptUpTo(b.Epoch, func(rel *Relation) bool { return rel == r.job.rel }); err != nil {
+		r.job.decline(b.Checkpoint, err)
+		return err
+	}
 	for i := range stats {
 		stats[i].Async = time.Since(began)
 		stats[i].Acknowledged = time.Now()

@@ -88,8 +88,16 @@ type feed interface {
 // Subscribe begins a subscription to a relation of the catalog.
 func (e *Engine) Subscribe(ctx context.Context, rel *Relation, o SubscribeOptions) (*Subscription, error) {
 	s := &Subscription{engine: e, rel: rel, layout: rel.Layout(), o: o, wake: make(chan struct{}, 1)}
-	s.feed = &liveFeed{rel: rel, reader: rel.Log.Follow(s.poke)}
-	if err := s.begin(ctx, true); err != nil {
+	var err error
+	if h := rel.history.Load(); h != nil {
+		f := h.follow(s)
+		s.feed = f
+		err = s.beginKept(ctx, f)
+	} else {
+		s.feed = &liveFeed{rel: rel, reader: rel.Log.Follow(s.poke)}
+		err = s.begin(ctx, true)
+	}
+	if err != nil {
 		s.Close()
 		return nil, err
 	}
@@ -129,10 +137,7 @@ func (s *Subscription) poke() {
 
 // begin pins the rows that the subscription begins with. open: an epoch may have begun before the feed was there, so it must be a later one.
 func (s *Subscription) begin(ctx context.Context, open bool) error {
-	all := s.layout.Types
-	for _, c := range s.o.Columns {
-		s.types = append(s.types, all[c])
-	}
+	s.typed()
 	least := uint64(0)
 	if open {
 		var err error
@@ -141,39 +146,103 @@ func (s *Subscription) begin(ctx context.Context, open bool) error {
 		}
 	}
 	if s.o.AsOf != nil && *s.o.AsOf > least {
-		return pgerr.Newf(pgerr.InvalidParameterValue, "epoch %d has not been reached: the newest is %d", *s.o.AsOf, least)
+		return errFuture(*s.o.AsOf, least)
 	}
 	p, err := s.pin(ctx, least)
 	if err != nil {
 		return err
 	}
-	s.version, s.done, s.through = p.Versions[s.rel.ID], p.Epoch, p.Epoch
-	if s.o.UpTo < s.done && s.o.AsOf == nil {
-		return pgerr.Newf(pgerr.InvalidParameterValue, "UP TO %d is before the first epoch of the subscription, %d", s.o.UpTo, s.done)
+	if s.o.AsOf == nil {
+		return s.from(p)
 	}
-	switch {
-	case s.o.AsOf != nil:
-		err = s.resume(*s.o.AsOf)
-		fallthrough
-	case !s.o.Snapshot:
-		s.version.Release()
-		s.version = nil
-	default:
-		s.rows = newVersionScan(s.version, s.o.Columns, 0, 1, s.engine.cfg.ChunkRows)
+	defer p.Release()
+	if first := p.Versions[s.rel.ID].Epoch; first > *s.o.AsOf {
+		return errGone(s.rel.Name, *s.o.AsOf, first)
 	}
-	return err
+	s.done, s.through = *s.o.AsOf, *s.o.AsOf
+	return nil
 }
 
-// resume goes on after an epoch before the present one.
-func (s *Subscription) resume(after uint64) error {
-	if s.o.UpTo < after {
-		return pgerr.Newf(pgerr.InvalidParameterValue, "UP TO %d is before AS OF %d", s.o.UpTo, after)
+// beginKept is begin where the relation keeps its changes.
+func (s *Subscription) beginKept(ctx context.Context, f *historyFeed) error {
+	s.typed()
+	newest, err := s.engine.clock.tick(ctx)
+	if err != nil {
+		return err
 	}
-	if s.version.Epoch > after {
-		return errGone(s.rel.Name, after, s.version.Epoch)
+	if s.o.AsOf != nil && *s.o.AsOf > newest {
+		return errFuture(*s.o.AsOf, newest)
 	}
-	s.done, s.through = after, after
+	for {
+		n, since, err := s.awaitWhole(ctx, f)
+		if err != nil {
+			return err
+		}
+		if s.o.AsOf != nil {
+			s.done, s.through = *s.o.AsOf, *s.o.AsOf
+			_, _, err := f.take(s.done, s.done)
+			return err
+		}
+		p, err := s.pin(ctx, since)
+		if err != nil {
+			return err
+		}
+		// What is given can be gone on from after a crash.
+		if err := s.Reach(ctx, p.Epoch); err != nil {
+			p.Release()
+			return err
+		}
+		if again, _, whole := f.whole(); whole && again == n && f.closed() >= p.Epoch {
+			return s.from(p)
+		}
+		p.Release() // it is of a run of the view that was undone meanwhile
+	}
+}
+
+// awaitWhole waits until the history follows the relation.
+func (s *Subscription) awaitWhole(ctx context.Context, f *historyFeed) (n int64, since uint64, err error) {
+	for {
+		changed := s.engine.progress.wait()
+		n, since, whole := f.whole()
+		if whole {
+			return n, since, nil
+		}
+		if err := f.err(0); err != nil && f.h.stopped() {
+			return 0, 0, err
+		}
+		select {
+		case <-s.wake:
+		case <-changed:
+		case <-s.rel.gone:
+			return 0, 0, errDropped(s.rel)
+		case <-ctx.Done():
+			return 0, 0, context.Cause(ctx)
+		}
+	}
+}
+
+// from begins with what was pinned.
+func (s *Subscription) from(p *Pinned) error {
+	s.version, s.done, s.through = p.Versions[s.rel.ID], p.Epoch, p.Epoch
+	if s.o.UpTo < s.done {
+		return pgerr.Newf(pgerr.InvalidParameterValue, "UP TO %d is before the first epoch of the subscription, %d", s.o.UpTo, s.done)
+	}
+	if !s.o.Snapshot {
+		s.endSnapshot()
+		return nil
+	}
+	s.rows = newVersionScan(s.version, s.o.Columns, 0, 1, s.engine.cfg.ChunkRows)
 	return nil
+}
+
+func (s *Subscription) typed() {
+	for _, c := range s.o.Columns {
+		s.types = append(s.types, s.layout.Types[c])
+	}
+}
+
+func errFuture(epoch, newest uint64) error {
+	return pgerr.Newf(pgerr.InvalidParameterValue, "epoch %d has not been reached: the newest is %d", epoch, newest)
 }
 
 func errGone(name string, after, first uint64) error {

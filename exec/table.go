@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -65,6 +66,7 @@ type tables struct {
 	walMarks []walMark
 	// A snapshot without new bytes is unchanged only if the one before it was completed: lastSnap and completed tell.
 	lastSnap, completed uint64
+	completedEpoch      atomic.Uint64 // of the newest complete checkpoint
 	unchanged           map[uint64]bool
 	background          sync.WaitGroup
 	broken              error         // a table holds what was not committed: nothing is committed and no checkpoint cut any more; owned by the clock's goroutine
@@ -172,6 +174,12 @@ func (e *Engine) forget(r *Relation) {
 	}
 	e.mu.Unlock()
 	close(r.gone)
+	if h := r.history.Load(); h != nil {
+		h.stop()
+		if err := os.RemoveAll(h.dir); err != nil {
+			e.cfg.Logger.Warn().Err(err).Str("relation", r.Name).Msg("remove the history of a relation")
+		}
+	}
 	r.releaseVersions()
 	e.progress.notify()
 }
@@ -760,6 +768,10 @@ func (tb *tables) seal(id, epoch uint64) {
 		tb.lastSnap = id
 		tb.unchanged[id] = unchanged
 		tb.mu.Unlock()
+		if err := tb.engine.keptUpTo(epoch, func(r *Relation) bool { return r.job == nil }); err != nil {
+			tb.finish(id, nil, err)
+			return
+		}
 		js := &checkpoint.JobState{Job: TablesID, Name: tb.Name(), Checkpoint: id, Epoch: epoch, State: snap, Parallelism: 1, Unchanged: unchanged}
 		js.Subtasks = []checkpoint.SubtaskStats{{Operator: "tables", Sync: sync, Async: time.Since(began) - sync, Acknowledged: time.Now(), Bytes: snap.NewBytes, FullBytes: snap.FullSize}}
 		tb.finish(id, js, nil)
@@ -833,6 +845,7 @@ func (tb *tables) NotifyComplete(id uint64) {
 	tb.mu.Lock()
 	epoch := tb.epochs[id]
 	tb.completed = id
+	tb.completedEpoch.Store(epoch)
 	if tb.unchanged[id] {
 		tb.lastSnap = max(tb.lastSnap, id)
 	}

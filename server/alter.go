@@ -157,7 +157,10 @@ func (d *dispatch) alterAction(st *sql.AlterObject, x *sql.AlterAction, o *catal
 	case sql.AlterOwner:
 		return nil
 	}
-	if o.Kind == catalog.Table || o.Kind == catalog.Index {
+	if o.Kind == catalog.Table && (x.Kind == sql.AlterSetOptions || x.Kind == sql.AlterReset) {
+		return d.alterTableOptions(o, x)
+	}
+	if o.Kind == catalog.Index {
 		switch x.Kind {
 		case sql.AlterSetOptions:
 			return storageParameters(o.Kind, x.Options)

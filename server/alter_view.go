@@ -24,9 +24,9 @@ func (d *dispatch) alterViewOptions(x *sql.AlterAction, o *catalog.Object) error
 		st, err := srv.settings.table.find(opt.Name)
 		if err != nil || st.scope != scopeJob {
 			return pgerr.Newf(pgerr.InvalidParameterValue, "unrecognized parameter %q", opt.Name).At(opt.Pos).
-				WithHint("What can be changed of a materialized view: parallelism, on_error.")
+				WithHint("What can be changed of a materialized view: parallelism, on_error, retention, retention_size.")
 		}
-		if st.name != settingParallelism && st.name != settingOnError {
+		if st.name != settingParallelism && st.name != settingOnError && !ownTableOptions[st.name] {
 			return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "parameter %q of a materialized view cannot be changed", st.name).At(opt.Pos).
 				WithHint("DROP the view and CREATE it anew.")
 		}
@@ -58,7 +58,7 @@ func (d *dispatch) alterViewOptions(x *sql.AlterAction, o *catalog.Object) error
 		if n != j.Parallelism() {
 			srv.engine.Rescale(j, n)
 		}
-		return nil
+		return srv.retain(&c, 0)
 	})
 }
 

@@ -389,14 +389,15 @@ func (d *dispatch) createTable(st *sql.CreateTable) error {
 		return pgerr.Newf(pgerr.FeatureNotSupported, "tables with a connector are not supported").At(st.Start).
 			WithHint("CREATE SOURCE and a materialized view over it give the same rows.")
 	}
-	if err := storageParameters(catalog.Table, st.Options); err != nil {
-		return err
-	}
 	if len(st.Watermarks) > 0 {
 		return pgerr.Newf(pgerr.FeatureNotSupported, "watermarks on tables are not supported").At(st.Watermarks[0].Pos).WithHint("Define the watermark on a source.")
 	}
 	o := &catalog.Object{Kind: catalog.Table, Schema: schema, Name: st.Name.Name, Definition: st.SourceText(), AppendOnly: st.AppendOnly}
 	o.Temporary = catalog.IsTemporarySchema(schema)
+	d.defaultOptions(o)
+	if err := d.tableOptions(o, st.Options, false); err != nil {
+		return err
+	}
 	if err := onCommit(o, st.OnCommit); err != nil {
 		return err
 	}
@@ -463,7 +464,7 @@ func (d *dispatch) storeTable(o *catalog.Object, def *sql.TableDef, copied *like
 	}); err != nil {
 		return err
 	}
-	err := srv.openTable(d.ctx, o)
+	err := srv.openTable(d.ctx, o, 0)
 	if err == nil {
 		err = srv.createIndexes(d.ctx, d.ss.snapshot(), o, indexes)
 	}

@@ -160,7 +160,7 @@ func (d *dispatch) viewOptions(opts []sql.Option) (settings map[string]string, g
 		st, err := v.srv.table.find(o.Name)
 		if err != nil || st.scope != scopeJob {
 			return nil, nil, false, pgerr.Newf(pgerr.InvalidParameterValue, "unrecognized parameter %q", o.Name).At(o.Pos).
-				WithHint("A materialized view knows: allowed_lateness, background, parallelism, on_error, state.backend.type.")
+				WithHint("A materialized view knows: allowed_lateness, background, parallelism, on_error, retention, retention_size, state.backend.type.")
 		}
 		if settings[st.name], err = st.normalise(o.Value); err != nil {
 			return nil, nil, false, atPos(err, o.ValuePos)

@@ -365,6 +365,13 @@ func (ss *session) swapIn(ctx context.Context, jobs map[uint64]*exec.Job, publis
 		ss.srv.engine.Swap(old)
 		return nil, err
 	}
+	for id := range jobs {
+		if o, ok := ss.srv.catalog.Snapshot().Get(id); ok {
+			if err := ss.srv.retain(o, 0); err != nil {
+				ss.srv.log.Error().Err(err).Str("view", o.Name).Msg("the changes of a view are not kept")
+			}
+		}
+	}
 	return old, nil
 }
 

@@ -98,6 +98,7 @@ type Server struct {
 	channels   channels
 	locks      lockManager
 	started    time.Time
+	moved      bool            // the catalog came from a checkpoint alone: another machine may have told epochs to clients
 	stopping   context.Context //nolint:containedctx // ends when sessions are asked to
 	stop       context.CancelFunc
 	configured atomic.Int64 // when rules and certificates were last read, µs since 2000-01-01 UTC
@@ -274,6 +275,7 @@ func (s *Server) openCatalog(m *checkpoint.Manifest) error {
 	if s.catalog, err = catalog.New(data, persist); err != nil {
 		return err
 	}
+	s.moved = data == nil && m != nil && !s.cfg.MemoryOnly
 	if m != nil && m.CatalogVersion > s.catalog.Snapshot().Version {
 		if s.catalog, err = catalog.New(m.Catalog, persist); err != nil {
 			return err
@@ -347,7 +349,7 @@ func (s *Server) restore(ctx context.Context, m *checkpoint.Manifest) error {
 				return fmt.Errorf("index %s: %w", o.Name, err)
 			}
 		case o.Kind == catalog.Table:
-			if err := s.openTable(ctx, o); err != nil {
+			if err := s.openTable(ctx, o, tableEpoch); err != nil {
 				return fmt.Errorf("table %s: %w", o.Name, err)
 			}
 		case o.Plan != nil:
@@ -370,7 +372,7 @@ func (s *Server) restore(ctx context.Context, m *checkpoint.Manifest) error {
 	if _, err := s.engine.Replay(tableEpoch); err != nil {
 		return err
 	}
-	if err := s.skipReserved(); err != nil {
+	if err := errors.Join(s.skipReserved(), s.engine.ForgetHistories()); err != nil {
 		return err
 	}
 	for _, o := range s.catalog.Snapshot().Objects() {
@@ -517,16 +519,18 @@ func (s *Server) release() error {
 	return err
 }
 
-// openTable makes the runtime of a table.
-func (s *Server) openTable(ctx context.Context, o *catalog.Object) error {
+// openTable makes the runtime of a table, which was restored to epoch from.
+func (s *Server) openTable(ctx context.Context, o *catalog.Object, from uint64) error {
 	if _, err := s.engine.CreateTable(ctx, o.ID, o.Name, o.Stored(), o.Key); err != nil {
 		return err
 	}
 	s.tables.Store(o.ID, &tableState{})
-	if o.Layout == nil {
-		return nil
+	if o.Layout != nil {
+		if err := s.setLayout(ctx, o); err != nil {
+			return err
+		}
 	}
-	return s.setLayout(ctx, o)
+	return s.retain(o, from)
 }
 
 // initRowNumbers continues the hidden row numbers of a keyless table after the largest one there is.
@@ -562,7 +566,15 @@ func (s *Server) createJob(o *catalog.Object, from *checkpoint.JobState, reads m
 		return nil, err
 	}
 	spec.Reads = reads
-	return s.engine.CreateJob(*spec, from)
+	j, err := s.engine.CreateJob(*spec, from)
+	if err != nil {
+		return nil, err
+	}
+	epoch := uint64(0)
+	if from != nil {
+		epoch = from.Epoch
+	}
+	return j, s.retain(o, epoch)
 }
 
 func jobSpec(o *catalog.Object) (*exec.JobSpec, error) {

@@ -101,6 +101,8 @@ func settings() []setting {
 		{name: settingParallelism, value: "0", scope: scopeJob, check: integer(0, state.DefaultMaxParallelism), doc: "Subtasks per fragment of new jobs; 0: the number of cores.", aliases: []string{"streaming_parallelism"}},
 		{name: settingOnError, value: "divert", scope: scopeJob, check: oneOf("divert", "raise"), doc: "Rows whose evaluation fails: divert to streamdb.errors, or raise when the view is read."},
 		{name: settingLateness, value: "0", scope: scopeJob, check: timeSpan, doc: "How much later than their watermark tells the windows of a view with EMIT ON WINDOW CLOSE close."},
+		{name: settingRetention, value: "0", scope: scopeJob, check: timeSpan, doc: "How long new tables and materialized views keep their changes for SUBSCRIBE … AS OF; 0: not."},
+		{name: settingRetentionSize, value: "1GB", scope: scopeJob, check: memory, doc: "How much disk the changes kept of one of them may take; older ones go first."},
 		{name: "state.backend.type", value: string(state.BackendPebble), scope: scopeJob, check: backend, doc: "State of new jobs: pebble or memory.", aliases: []string{"state.backend"}},
 
 		{name: checkpoint.SettingInterval, value: durationText(cp.Interval), scope: scopeServer, check: duration, doc: "Time between periodic checkpoints; 0: none."},

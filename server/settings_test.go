@@ -11,7 +11,7 @@ import (
 
 // otherValue is a valid value that differs from the default, by setting.
 var otherValue = map[string]string{
-	"max_recursion_iterations": "10", "max_recursion_memory": "1GB",
+	"retention": "1h", "retention_size": "2GB", "max_recursion_iterations": "10", "max_recursion_memory": "1GB",
 	"application_name": "app", "bytea_output": "escape", "client_encoding": "SQL_ASCII", "client_min_messages": "warning", "default_table_access_method": "columnar", "default_transaction_isolation": "serializable",
 	"default_transaction_read_only": "on", "extra_float_digits": "3", "idle_in_transaction_session_timeout": "5s", "IntervalStyle": "iso_8601", "lc_messages": "C.UTF-8",
 	"lc_monetary": "C.UTF-8", "lc_numeric": "C.UTF-8", "lc_time": "C.UTF-8", "lock_timeout": "5min", "search_path": "a, \"B c\"", "statement_timeout": "2s",

@@ -476,10 +476,18 @@ func (s *Server) reserveEpochs() func(uint64) error {
 	}
 }
 
+// movedEpochs is how far a server jumps ahead that starts from a checkpoint alone: more than the other one can have gone since.
+const movedEpochs = 1 << 32
+
 // skipReserved goes on after all epochs that clients may have been told.
 func (s *Server) skipReserved() error {
 	if s.cfg.MemoryOnly {
 		return nil
+	}
+	if s.moved {
+		n := s.engine.Epoch() + movedEpochs
+		s.engine.SkipTo(n)
+		return s.reserveEpochs()(n)
 	}
 	path := filepath.Join(s.cfg.DataDir, epochsFile)
 	b, err := readFile(path, epochsMagic, "epochs", "Remove it when no client goes on with a SUBSCRIBE from before.")

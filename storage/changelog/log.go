@@ -34,6 +34,8 @@ type Log struct {
 	base    uint64  // entries up to here are gone
 	bytes   int64
 	readers map[*Reader]struct{}
+	resets  int64    // how often Reset was called
+	resetTo uint64   // with what, last
 	givenUp []func() // how to wake readers that were detached and do not know it yet
 }
 
@@ -102,6 +104,19 @@ func (r *Reader) Detach() {
 func (r *Reader) Durable(e uint64) {
 	r.log.mu.Lock()
 	defer r.log.mu.Unlock()
+	r.advance(e)
+}
+
+// DurableAsOf is Durable for a reader that knows of so many resets: after another one what it read does not count.
+func (r *Reader) DurableAsOf(resets int64, e uint64) {
+	r.log.mu.Lock()
+	defer r.log.mu.Unlock()
+	if r.log.resets == resets {
+		r.advance(e)
+	}
+}
+
+func (r *Reader) advance(e uint64) {
 	r.consumed = max(r.consumed, e)
 	if e > r.durable {
 		r.durable = e
@@ -304,7 +319,11 @@ func (l *Log) Range(after, through uint64) (es []Entry, ok bool) {
 func (l *Log) Reset(e uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.resets, l.resetTo = l.resets+1, e
 	l.undo()
+	for r := range l.readers { // they read on from there
+		r.durable, r.consumed = min(r.durable, e), min(r.consumed, e)
+	}
 	l.clearOpen()
 	n := l.after(e)
 	for i := n; i < len(l.entries); i++ {
@@ -314,6 +333,13 @@ func (l *Log) Reset(e uint64) {
 	l.entries = l.entries[:n]
 	l.closed = e
 	l.base = min(l.base, e)
+}
+
+// Resets returns how often Reset was called, and the epoch of the last call: what readers have of later epochs is made again.
+func (l *Log) Resets() (n int64, to uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.resets, l.resetTo
 }
 
 // Break ends the continuity of the log: the relation is computed anew and its content at epoch e does not follow from what readers have

@@ -1,0 +1,232 @@
+package server_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sort"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/streamdb/streamdb/server"
+)
+
+// follower keeps a copy of a relation by a subscription: it takes over what it was given when it is told that an epoch is complete, and goes on after
+// that with the next connection.
+type follower struct {
+	t      *testing.T
+	target string
+	epoch  int64
+	rows   map[string]int
+	open   map[string]int // not complete
+	s      *session
+}
+
+func follow(t *testing.T, target string) *follower {
+	return &follower{t: t, target: target, rows: map[string]int{}}
+}
+
+// connect subscribes, from the last complete epoch on.
+func (f *follower) connect(d *database) {
+	f.t.Helper()
+	f.s = d.connect()
+	from := ""
+	if f.epoch > 0 {
+		from = fmt.Sprintf(" AS OF %d", f.epoch)
+	}
+	f.open = map[string]int{}
+	f.s.must("DECLARE c CURSOR WITH HOLD FOR SUBSCRIBE " + f.target + " WITH (PROGRESS)" + from)
+}
+
+// take fetches what there is, n rows at most.
+func (f *follower) take(n int, timeout string) {
+	f.t.Helper()
+	last := f.epoch
+	for _, r := range f.s.rows(fmt.Sprintf("FETCH %d FROM c WITH (timeout = '%s')", n, timeout)) {
+		p := strings.SplitN(r, "|", 4)
+		epoch, err := strconv.ParseInt(p[0], 10, 64)
+		require.NoError(f.t, err)
+		require.GreaterOrEqual(f.t, epoch, last)
+		last = epoch
+		if p[1] == "t" {
+			for row, n := range f.open {
+				if f.rows[row] += n; f.rows[row] == 0 {
+					delete(f.rows, row)
+				}
+				require.GreaterOrEqual(f.t, f.rows[row], 0, "%s of %s at %d", row, f.target, epoch)
+			}
+			f.open, f.epoch = map[string]int{}, epoch
+			continue
+		}
+		diff, err := strconv.Atoi(p[2])
+		require.NoError(f.t, err)
+		f.open[p[3]] += diff
+	}
+}
+
+func (f *follower) content() []string {
+	out := []string{}
+	for r, n := range f.rows {
+		for range n {
+			out = append(out, r)
+		}
+	}
+	sort.Strings(out)
+	return out
+}
+
+// reaches takes until the copy is what a query gives.
+func (f *follower) reaches(query func() []string) {
+	f.t.Helper()
+	for try := 0; ; try++ {
+		want := query()
+		sort.Strings(want)
+		if got := f.content(); len(f.open) == 0 && strings.Join(want, "\n") == strings.Join(got, "\n") {
+			return
+		} else if try == 200 {
+			require.Equal(f.t, want, got, f.target)
+		}
+		f.take(1000, "100ms")
+	}
+}
+
+func TestSubscribeResumesOverCrashes(t *testing.T) {
+	d := open(t)
+	s := d.connect()
+	s.must("CREATE TABLE t (id int PRIMARY KEY, k int, v int) WITH (retention = '1 hour')", "CREATE TABLE plain (id int)",
+		"CREATE MATERIALIZED VIEW m WITH (retention = '1 hour') AS SELECT k, count(*) AS n, sum(v) AS s FROM t GROUP BY k",
+		"CREATE MATERIALIZED VIEW mm WITH (retention = '1 hour', parallelism = 1) AS SELECT n, count(*) AS c FROM m GROUP BY n",
+		`CREATE SOURCE b WITH (connector = 'nexmark', "nexmark.table.type" = 'Bid', "nexmark.event.rate" = '2000')`,
+		"CREATE MATERIALIZED VIEW src WITH (retention = '1 hour') AS SELECT auction % 50 AS a, count(*) AS n FROM b GROUP BY 1",
+		"CHECKPOINT")
+	random := rand.New(rand.NewPCG(1, 2))
+	followers := []*follower{follow(t, "t"), follow(t, "m"), follow(t, "mm"), follow(t, "src")}
+	for round := range 6 {
+		for _, f := range followers {
+			f.connect(d)
+		}
+		w := d.connect()
+		for range 60 {
+			switch id := random.IntN(200); random.IntN(4) {
+			case 0:
+				w.must(fmt.Sprintf("DELETE FROM t WHERE id = %d", id))
+			case 1:
+				w.must(fmt.Sprintf("UPDATE t SET k = %d, v = v + 1 WHERE id BETWEEN %d AND %d", random.IntN(8), id, id+random.IntN(20)))
+			default:
+				w.must(fmt.Sprintf("INSERT INTO t VALUES (%d, %d, %d) ON CONFLICT DO NOTHING", id, random.IntN(8), random.IntN(100)))
+			}
+			if random.IntN(5) == 0 {
+				followers[random.IntN(len(followers))].take(1+random.IntN(30), "0")
+			}
+			if random.IntN(25) == 0 {
+				w.must("CHECKPOINT")
+			}
+			if round%2 == 1 && random.IntN(40) == 0 {
+				w.must("RECOVER")
+			}
+		}
+		for _, f := range followers {
+			f.take(100, "10ms")
+		}
+		d.crash()
+	}
+	w := d.connect()
+	for _, f := range followers {
+		f.connect(d)
+	}
+	w.must("INSERT INTO t VALUES (1000, 1, 1)")
+	for _, f := range followers[:3] {
+		f.reaches(func() []string { return w.rows("SELECT * FROM " + f.target) })
+	}
+	w.must("PAUSE src", "FLUSH")
+	followers[3].reaches(func() []string { return w.rows("SELECT * FROM src") })
+}
+
+func TestSubscribeAsOfNeedsWhatIsKept(t *testing.T) {
+	d := open(t)
+	s := d.connect()
+	s.must("CREATE TABLE p (id int PRIMARY KEY)", "CREATE TABLE t (id int PRIMARY KEY) WITH (retention = '1 hour', retention_size = '64kB')")
+	p, f := follow(t, "p"), follow(t, "t")
+	p.connect(d)
+	f.connect(d)
+	p.take(10, "0")
+	f.take(10, "0")
+	// Nothing has changed: there is nothing to be kept.
+	p.connect(d)
+	s.must("INSERT INTO p VALUES (1)", "INSERT INTO t VALUES (1)")
+	e := s.fails(fmt.Sprintf("DECLARE x CURSOR WITH HOLD FOR SUBSCRIBE p AS OF %d", p.epoch), "55000", fmt.Sprintf(`the changes of "p" after epoch %d are not kept any more`, p.epoch))
+	require.Contains(t, e.Hint, "retention")
+	f.connect(d)
+	f.reaches(func() []string { return []string{"1"} })
+	s.must("CHECKPOINT")
+	for i := range 40 {
+		s.must(fmt.Sprintf("INSERT INTO t SELECT %d + g * 7 %% 1000003 FROM generate_series(1, 5000) g", i*10_000_000))
+		if i == 20 {
+			s.must("CHECKPOINT")
+		}
+	}
+	s.must("CHECKPOINT", "INSERT INTO t SELECT -g FROM generate_series(1, 20000) g", "INSERT INTO t VALUES (-100000)")
+	e = s.fails(fmt.Sprintf("DECLARE x CURSOR WITH HOLD FOR SUBSCRIBE t AS OF %d", f.epoch), "55000", "")
+	require.Contains(t, e.Detail, "The earliest epoch to go on from is ")
+	// The reader that was left behind is cut off, too.
+	_, err := f.s.PgConn().Exec(d.ctx, "FETCH ALL FROM c").ReadAll()
+	require.Equal(t, "55000", string(codeOf(t, err)))
+
+	s.must("ALTER TABLE p SET (retention = '1 h')")
+	require.Equal(t, []string{"{retention=1h}"}, s.rows("SELECT reloptions FROM pg_class WHERE relname = 'p'"))
+	p = follow(t, "p")
+	p.connect(d)
+	p.reaches(func() []string { return []string{"1"} })
+	s.must("INSERT INTO p VALUES (2)")
+	p.connect(d)
+	p.reaches(func() []string { return []string{"1", "2"} })
+	s.must("ALTER TABLE p ADD COLUMN x int")
+	require.Equal(t, "55000", s.code(fmt.Sprintf("DECLARE x CURSOR WITH HOLD FOR SUBSCRIBE p AS OF %d", p.epoch)))
+	s.must("ALTER TABLE p RESET (retention)", "DROP TABLE t")
+	require.Equal(t, []string{"NULL"}, s.rows("SELECT reloptions FROM pg_class WHERE relname = 'p'"))
+	s.must("CREATE MATERIALIZED VIEW m AS SELECT count(*) AS n FROM p", "ALTER MATERIALIZED VIEW m SET (retention = '1 hour')")
+	m := follow(t, "m")
+	m.connect(d)
+	m.reaches(func() []string { return []string{"2"} })
+	s.must("INSERT INTO p VALUES (3)")
+	m.connect(d)
+	m.reaches(func() []string { return []string{"3"} })
+	s.must("CREATE OR REPLACE MATERIALIZED VIEW m WITH (retention = '1 hour') AS SELECT count(*) + 100 AS n FROM p")
+	s.fails(fmt.Sprintf("DECLARE x CURSOR WITH HOLD FOR SUBSCRIBE m AS OF %d", m.epoch), "55000", "")
+	m = follow(t, "m")
+	m.connect(d)
+	m.reaches(func() []string { return []string{"103"} })
+	s.must("INSERT INTO p VALUES (4)")
+	m.connect(d)
+	m.reaches(func() []string { return []string{"104"} })
+	s.must("ALTER MATERIALIZED VIEW m RESET (retention)")
+	require.Equal(t, "22023", s.code("ALTER TABLE p SET (retention = 'x')"))
+}
+
+func TestSubscribeResumesAfterAStopInOrder(t *testing.T) {
+	d := open(t, func(c *server.Config) { c.Settings = map[string]string{"retention": "1 hour"} })
+	s := d.connect()
+	s.must("CREATE TABLE t (id int PRIMARY KEY)", "CREATE MATERIALIZED VIEW m AS SELECT count(*) AS n FROM t", "INSERT INTO t VALUES (1)")
+	f, m := follow(t, "t"), follow(t, "m")
+	for i := 2; i < 6; i++ {
+		f.connect(d)
+		m.connect(d)
+		f.reaches(func() []string { return s.rows("TABLE t") })
+		m.reaches(func() []string { return s.rows("TABLE m") })
+		s.must(fmt.Sprintf("INSERT INTO t VALUES (%d)", i))
+		require.NoError(t, d.srv.Close(d.ctx))
+		d.start()
+		s = d.connect()
+	}
+	s.must("SET synchronous_commit = off", "INSERT INTO t VALUES (100)")
+	f.connect(d)
+	f.reaches(func() []string { return s.rows("TABLE t") })
+	d.crash() // perhaps the row is lost, and then the subscriber is told so
+	s = d.connect()
+	f.connect(d)
+	m.connect(d)
+	f.reaches(func() []string { return s.rows("TABLE t") })
+	m.reaches(func() []string { return s.rows("TABLE m") })
+}
