@@ -320,6 +320,16 @@ func (g *generator) where(cols, outer []genColumn) string {
 		return ""
 	}
 	w := " WHERE " + g.cond(cols, outer, 2)
+	if g.depth == 1 && g.r.IntN(4) == 0 {
+		c := cols[g.r.IntN(len(cols))]
+		switch {
+		case c.kind == kBool:
+		case g.r.IntN(3) == 0:
+			w = " WHERE " + g.expr(cols, c.kind, 1) + " BETWEEN " + g.scalar(nil, c.kind) + " AND " + g.scalar(nil, c.kind)
+		default:
+			w = " WHERE " + c.name + g.one(" < ", " <= ", " > ", " >= ") + g.scalar(nil, c.kind)
+		}
+	}
 	if g.r.IntN(3) == 0 {
 		w += " AND " + g.cond(cols, outer, 1)
 	}

@@ -283,6 +283,11 @@ func (x *explainer) describe(n *plan.Node) (string, []string) {
 		return x.join(n, state)
 	case plan.KindAsofJoin:
 		return x.asofJoin(n, state)
+	case plan.KindDynamicFilter:
+		f := n.DynamicFilter
+		return "Dynamic Filter", []string{
+			"Condition: (" + cols[f.Column] + " " + f.Op + " " + n.Inputs[1].Schema[f.Scalar].Name + ")", state("all rows of the first input, ordered; those between the old and the new value are passed on"),
+		}
 	case plan.KindUnion:
 		return "Union All", nil
 	case plan.KindTopN:

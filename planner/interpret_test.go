@@ -136,6 +136,9 @@ func (in *interpreter) uniqueKeys(p *planner.Planned) {
 	in.rows(p)
 	for _, f := range p.Plan.Fragments {
 		f.Root.Walk(func(n *plan.Node) {
+			if n.Kind == plan.KindExchange && n.Exchange.Dist == plan.DistBroadcast {
+				return // every subtask has the same rows
+			}
 			seen := map[string]bool{}
 			in.each(f, func() {
 				for _, r := range in.run(n) {
@@ -227,7 +230,7 @@ func (in *interpreter) run(n *plan.Node) []row {
 		}
 	case plan.KindExchange:
 		for _, r := range in.frags[n.Exchange.From] {
-			if in.mine(hash(key(r, n.Exchange.Columns))) {
+			if n.Exchange.Dist == plan.DistBroadcast || in.mine(hash(key(r, n.Exchange.Columns))) {
 				out = append(out, r)
 			}
 		}
@@ -248,6 +251,17 @@ func (in *interpreter) run(n *plan.Node) []row {
 		out = in.agg(n, &plan.Agg{GroupBy: p.GroupBy, Calls: p.Calls}, p.Rest, rows)
 	case plan.KindJoin:
 		out = in.join(n, ins[0], ins[1])
+	case plan.KindDynamicFilter:
+		f := n.DynamicFilter
+		for _, r := range ins[0] {
+			if len(ins[1]) == 0 || r[f.Column].Null || ins[1][0][f.Scalar].Null {
+				continue
+			}
+			c := types.CompareDatum(r[f.Column], ins[1][0][f.Scalar])
+			if c == 0 && strings.HasSuffix(f.Op, "=") || c != 0 && (c > 0) == (f.Op[0] == '>') {
+				out = append(out, r)
+			}
+		}
 	case plan.KindUnion:
 		for _, r := range ins {
 			out = append(out, r...)

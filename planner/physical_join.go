@@ -105,6 +105,11 @@ func hashType(a, c types.OID) (types.OID, bool) {
 func (ph *physical) join(n *node, want, need map[int]bool) *phys {
 	keys, rest := ph.joinKeys(n.cond, toSet(n.in[0].out()), toSet(n.in[1].out()))
 	l, r := ph.build(n.in[0], need), ph.build(n.in[1], need)
+	if len(keys) == 0 {
+		if p := ph.dynamicFilter(n, l, r, rest, want, need); p != nil {
+			return p
+		}
+	}
 	rng, rest := ph.joinRange(rest, l, r)
 	var lk, rk []int
 	l, lk = ph.keyColumns(l, keys, func(k joinKey) *expr.Expr { return k.l })

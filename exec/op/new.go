@@ -35,6 +35,8 @@ func New(node *plan.Node) (Operator, error) {
 		return &joinOp{base: b}, nil
 	case plan.KindAsofJoin:
 		return &asofJoinOp{base: b}, nil
+	case plan.KindDynamicFilter:
+		return &dynamicFilterOp{base: b}, nil
 	case plan.KindUnion:
 		return &unionOp{base: b}, nil
 	case plan.KindTopN:

@@ -15,8 +15,10 @@ type sortedRows struct {
 	node  *plan.Node
 	table table
 	group []int
-	order []plan.SortKey
-	tie   []int
+	// spread are the columns by whose hash rows are spread; nil: those of group.
+	spread []int
+	order  []plan.SortKey
+	tie    []int
 	// tieDesc: rows that are equal in order are in descending order of the stream key.
 	tieDesc bool
 	types   []types.Type
@@ -48,6 +50,9 @@ func (s *sortedRows) open(ctx *Context, node *plan.Node, number uint32) error {
 func (s *sortedRows) openPort(ctx *Context, node *plan.Node, number uint32, port int) error {
 	s.ctx, s.node, s.types = ctx, node, ctx.InputTypes[port]
 	s.tie = inputKey(node, port, len(s.types))
+	if s.spread == nil {
+		s.spread = s.group
+	}
 	var err error
 	s.table, err = openTable(ctx, node, number, orderedMode)
 	return err
@@ -59,7 +64,7 @@ func (s *sortedRows) begin(c *types.Chunk) {
 		s.hash = make([]uint64, max(c.N, types.MaxChunkRows))
 	}
 	s.hash = s.hash[:c.N]
-	types.HashRows(c, s.group, s.hash)
+	types.HashRows(c, s.spread, s.hash)
 	s.vecs = pick(s.vecs, c, s.group)
 	s.tieVecs = pick(s.tieVecs, c, s.tie)
 }

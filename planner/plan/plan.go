@@ -45,33 +45,35 @@ type Kind string
 
 // The operator kinds. Input counts in parentheses.
 const (
-	KindSource      Kind = "source"      // (0) rows of a connector
-	KindScan        Kind = "scan"        // (0) a relation: its version, then (in jobs) its change log
-	KindValues      Kind = "values"      // (0) constant rows, once
-	KindSeries      Kind = "series"      // (0) generate_series and other table functions over constants
-	KindExchange    Kind = "exchange"    // (0) rows of another fragment
-	KindFilter      Kind = "filter"      // (1)
-	KindProject     Kind = "project"     // (1)
-	KindUnnest      Kind = "unnest"      // (1) set-returning functions: input columns, then results, then ordinality
-	KindWatermark   Kind = "watermark"   // (1) derives a watermark from a column
-	KindWindow      Kind = "window"      // (1) TUMBLE/HOP: input columns, window_start, window_end
-	KindProcTime    Kind = "proctime"    // (1) input columns, then the clock as of the last barrier, with its watermark
-	KindTemporal    Kind = "temporal"    // (1) filter by the clock: rows enter or leave when their time has come
-	KindSession     Kind = "session"     // (1) SESSION: input columns, window_start, window_end
-	KindAgg         Kind = "agg"         // (1) hash aggregation; no aggregates = DISTINCT
-	KindPartialAgg  Kind = "partial_agg" // (1) sums of the rows of a chunk, to be added up by the aggregation behind an exchange
-	KindJoin        Kind = "join"        // (2)
-	KindAsofJoin    Kind = "asof_join"   // (2) each left row with the nearest right row
-	KindUnion       Kind = "union"       // (n) UNION ALL: inputs have equal schemas; the planner adds the branch number to the key
-	KindTopN        Kind = "topn"        // (1) ORDER BY … LIMIT per group; also sort (no limit) in one-shot plans
-	KindOver        Kind = "over"        // (1) window functions: input columns, then one per call
-	KindRecompute   Kind = "recompute"   // (n) evaluates a sub-plan again per epoch over kept inputs and emits the difference
-	KindInput       Kind = "input"       // (0) inside a recompute sub-plan: kept input number Input
-	KindRecurse     Kind = "recurse"     // (0) inside a recompute sub-plan: WITH RECURSIVE, base and step are plans of their own
-	KindWork        Kind = "work"        // (0) inside the step of a recurse node: the rows of the last iteration, then their number
-	KindMaterialize Kind = "materialize" // (1) root of a job with a result
-	KindDiscard     Kind = "discard"     // (1) root of a benchmark job: counts rows
-	KindResult      Kind = "result"      // (1) root of a one-shot query
+	KindSource     Kind = "source"      // (0) rows of a connector
+	KindScan       Kind = "scan"        // (0) a relation: its version, then (in jobs) its change log
+	KindValues     Kind = "values"      // (0) constant rows, once
+	KindSeries     Kind = "series"      // (0) generate_series and other table functions over constants
+	KindExchange   Kind = "exchange"    // (0) rows of another fragment
+	KindFilter     Kind = "filter"      // (1)
+	KindProject    Kind = "project"     // (1)
+	KindUnnest     Kind = "unnest"      // (1) set-returning functions: input columns, then results, then ordinality
+	KindWatermark  Kind = "watermark"   // (1) derives a watermark from a column
+	KindWindow     Kind = "window"      // (1) TUMBLE/HOP: input columns, window_start, window_end
+	KindProcTime   Kind = "proctime"    // (1) input columns, then the clock as of the last barrier, with its watermark
+	KindTemporal   Kind = "temporal"    // (1) filter by the clock: rows enter or leave when their time has come
+	KindSession    Kind = "session"     // (1) SESSION: input columns, window_start, window_end
+	KindAgg        Kind = "agg"         // (1) hash aggregation; no aggregates = DISTINCT
+	KindPartialAgg Kind = "partial_agg" // (1) sums of the rows of a chunk, to be added up by the aggregation behind an exchange
+	KindJoin       Kind = "join"        // (2)
+	KindAsofJoin   Kind = "asof_join"   // (2) each left row with the nearest right row
+	// (2) the rows of the first input that compare with the one row of the second
+	KindDynamicFilter Kind = "dynamic_filter"
+	KindUnion         Kind = "union"       // (n) UNION ALL: inputs have equal schemas; the planner adds the branch number to the key
+	KindTopN          Kind = "topn"        // (1) ORDER BY … LIMIT per group; also sort (no limit) in one-shot plans
+	KindOver          Kind = "over"        // (1) window functions: input columns, then one per call
+	KindRecompute     Kind = "recompute"   // (n) evaluates a sub-plan again per epoch over kept inputs and emits the difference
+	KindInput         Kind = "input"       // (0) inside a recompute sub-plan: kept input number Input
+	KindRecurse       Kind = "recurse"     // (0) inside a recompute sub-plan: WITH RECURSIVE, base and step are plans of their own
+	KindWork          Kind = "work"        // (0) inside the step of a recurse node: the rows of the last iteration, then their number
+	KindMaterialize   Kind = "materialize" // (1) root of a job with a result
+	KindDiscard       Kind = "discard"     // (1) root of a benchmark job: counts rows
+	KindResult        Kind = "result"      // (1) root of a one-shot query
 )
 
 // Node is one operator. ID is unique in its plan and stable for the life of the job: state tables are addressed by it.
@@ -85,28 +87,29 @@ type Node struct {
 	WatermarkCols []int   `json:"watermark_cols,omitempty"`
 	Inputs        []*Node `json:"inputs,omitempty"`
 
-	Source      *Source      `json:"source,omitempty"`
-	Scan        *Scan        `json:"scan,omitempty"`
-	Values      *Values      `json:"values,omitempty"`
-	Series      *Series      `json:"series,omitempty"`
-	Exchange    *Exchange    `json:"exchange,omitempty"`
-	Filter      *Filter      `json:"filter,omitempty"`
-	Project     *Project     `json:"project,omitempty"`
-	Unnest      *Unnest      `json:"unnest,omitempty"`
-	Watermark   *Watermark   `json:"watermark,omitempty"`
-	Window      *Window      `json:"window,omitempty"`
-	Session     *Session     `json:"session,omitempty"`
-	Temporal    *Temporal    `json:"temporal,omitempty"`
-	Agg         *Agg         `json:"agg,omitempty"`
-	PartialAgg  *PartialAgg  `json:"partial_agg,omitempty"`
-	Join        *Join        `json:"join,omitempty"`
-	AsofJoin    *AsofJoin    `json:"asof_join,omitempty"`
-	TopN        *TopN        `json:"topn,omitempty"`
-	Over        *Over        `json:"over,omitempty"`
-	Recompute   *Recompute   `json:"recompute,omitempty"`
-	Recurse     *Recurse     `json:"recurse,omitempty"`
-	Input       int          `json:"input,omitempty"`
-	Materialize *Materialize `json:"materialize,omitempty"`
+	Source        *Source        `json:"source,omitempty"`
+	Scan          *Scan          `json:"scan,omitempty"`
+	Values        *Values        `json:"values,omitempty"`
+	Series        *Series        `json:"series,omitempty"`
+	Exchange      *Exchange      `json:"exchange,omitempty"`
+	Filter        *Filter        `json:"filter,omitempty"`
+	Project       *Project       `json:"project,omitempty"`
+	Unnest        *Unnest        `json:"unnest,omitempty"`
+	Watermark     *Watermark     `json:"watermark,omitempty"`
+	Window        *Window        `json:"window,omitempty"`
+	Session       *Session       `json:"session,omitempty"`
+	Temporal      *Temporal      `json:"temporal,omitempty"`
+	Agg           *Agg           `json:"agg,omitempty"`
+	PartialAgg    *PartialAgg    `json:"partial_agg,omitempty"`
+	Join          *Join          `json:"join,omitempty"`
+	AsofJoin      *AsofJoin      `json:"asof_join,omitempty"`
+	TopN          *TopN          `json:"topn,omitempty"`
+	DynamicFilter *DynamicFilter `json:"dynamic_filter,omitempty"`
+	Over          *Over          `json:"over,omitempty"`
+	Recompute     *Recompute     `json:"recompute,omitempty"`
+	Recurse       *Recurse       `json:"recurse,omitempty"`
+	Input         int            `json:"input,omitempty"`
+	Materialize   *Materialize   `json:"materialize,omitempty"`
 }
 
 // Source reads a connector inside the job. Schema of the node = Columns of the declared columns, then _row_id (int8) when RowID.
@@ -371,6 +374,15 @@ type JoinBound struct {
 type Lookup struct {
 	Side int   `json:"side"` // 0: left
 	Keys []int `json:"keys"`
+}
+
+// DynamicFilter keeps rows of the first input for which "Column Op Scalar" holds, Scalar being a column of the one row of the second input, of the same type. No
+// row and NULL keep none. Rows of the first input are spread by the columns Spread, those of the second go to all subtasks.
+type DynamicFilter struct {
+	Column int    `json:"column"`
+	Op     string `json:"op"` // <, <=, > or >=
+	Scalar int    `json:"scalar"`
+	Spread []int  `json:"spread"`
 }
 
 // TopN keeps rows [Offset, Offset+Limit) per group in Order, ties broken by the stream key of the input. Limit < 0: no limit.

@@ -31,7 +31,7 @@ import (
 type Spec struct {
 	Node *plan.Node
 	Lib  expr.Library
-	// Route lists per port the columns by which rows go to subtasks; nil: the operator runs in one subtask.
+	// Route lists per port the columns by which rows go to subtasks, Everywhere: all of them get the rows; nil: the operator runs in one subtask.
 	Route  [][]int
 	Epochs []Epoch
 	// Oracle computes the output from the accumulated inputs; nil: a fresh operator in one-shot mode.
@@ -41,6 +41,9 @@ type Spec struct {
 	// Lossy marks operators that emit rows they cannot take back (windows that close): multiplicities are not checked against keys.
 	Lossy bool
 }
+
+// Everywhere is the route of a port whose rows go to all subtasks.
+var Everywhere = []int{-1}
 
 // Epoch is the input between two barriers, and what is expected after it.
 type Epoch struct {
@@ -265,7 +268,15 @@ func (r *runner) split(port int, c *types.Chunk, from, to int) []*types.Chunk {
 	parts := make([]*types.Chunk, len(r.tasks))
 	var cols []int
 	if len(r.tasks) > 1 {
-		cols = r.s.Route[port]
+		if cols = r.s.Route[port]; slices.Equal(cols, Everywhere) {
+			for k := range r.tasks {
+				parts[k] = types.NewChunk(r.s.Node.Inputs[port].Schema.Types())
+				for i := from; i < to; i++ {
+					parts[k].AppendRow(c, c.Row(i), c.Weight(c.Row(i)))
+				}
+			}
+			return parts
+		}
 	}
 	hash := make([]uint64, c.N)
 	types.HashRows(c, cols, hash)
