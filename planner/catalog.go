@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/sql"
 	"github.com/streamdb/streamdb/sql/expr"
@@ -170,6 +171,8 @@ type Planned struct {
 	Stars map[int][]StarColumn
 	// Natural are the columns that each NATURAL JOIN joins on.
 	Natural [][]string
+	// Notices are for whoever makes a view of the query.
+	Notices []*pgerr.Error
 }
 
 // PlannedChange is a planned INSERT, UPDATE or DELETE. Plan yields one row per affected row:

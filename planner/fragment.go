@@ -60,7 +60,7 @@ func (ph *physical) exchange(p *phys, dist plan.Distribution, cols []int) *phys 
 	q.nn, q.wm, q.app = copySet(p.nn), copySet(p.wm), p.app
 	q.n.Exchange = &plan.Exchange{From: ph.close(p), Dist: dist}
 	q.dist = distSingle
-	if dist == plan.DistForward {
+	if dist == plan.DistForward || dist == plan.DistBroadcast {
 		q.dist = distAny
 	}
 	if dist == plan.DistHash {

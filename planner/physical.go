@@ -24,6 +24,7 @@ type physical struct {
 	forms   map[string]int // stored form of a fragment → its number
 	onClose int            // aggregations that emit on close
 	wanted  map[*node]*wantedOrder
+	notices []*pgerr.Error
 	sub     *subPlan // the recursive term that is being built
 }
 

@@ -3,6 +3,7 @@ package planner
 import (
 	"slices"
 
+	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/sql/expr"
 	"github.com/streamdb/streamdb/sql/functions"
@@ -127,7 +128,15 @@ func (ph *physical) join(n *node, want, need map[int]bool) *phys {
 	if !arrange(l, lk, rk, keys) {
 		arrange(r, rk, lk, keys)
 	}
-	l, r = ph.coPartition(l, r, lk, rk, keep)
+	if len(keys) == 0 && rng == nil {
+		ph.noteAllPairs(n, l, r)
+	}
+	var spread *plan.JoinSpread
+	if len(keys) == 0 {
+		l, r, spread = ph.spread(n.jtype, l, r, keep)
+	} else {
+		l, r = ph.coPartition(l, r, lk, rk, keep)
+	}
 	semi := n.jtype == plan.Semi || n.jtype == plan.Anti
 
 	all := appendAll(l.ids, r.ids)
@@ -147,7 +156,7 @@ func (ph *physical) join(n *node, want, need map[int]bool) *phys {
 		out, pos = visible[:1], []int{0}
 	}
 	p := ph.node(plan.KindJoin, out, key, l, r)
-	j := &plan.Join{Type: n.jtype, LeftKeys: l.positions(lk), RightKeys: r.positions(rk)}
+	j := &plan.Join{Type: n.jtype, LeftKeys: l.positions(lk), RightKeys: r.positions(rk), Spread: spread}
 	for i, k := range keys {
 		if k.nullSafe {
 			if j.NullSafe == nil {
@@ -294,10 +303,14 @@ func (ph *physical) joinProperties(p *phys, t plan.JoinType, l, r *phys, lk, rk 
 		p.dist = distSingle
 		return
 	}
-	if l.dist == distHash {
+	of := l
+	if j := p.n.Join; j.Spread != nil {
+		of = []*phys{l, r}[j.Spread.Side]
+	}
+	if of.dist == distHash {
 		switch {
-		case !padL:
-			p.dist, p.cols = distHash, l.cols
+		case of == r || !padL:
+			p.dist, p.cols = distHash, of.cols
 		case t == plan.Right && r.dist == distHash:
 			p.dist, p.cols = distHash, r.cols
 		}
@@ -322,6 +335,58 @@ func (ph *physical) coPartition(l, r *phys, lk, rk []int, need map[int]bool) (*p
 		return l, r
 	}
 	return ph.hashExactly(l, lk, need), ph.hashExactly(r, rk, need)
+}
+
+// spread brings the rows of a join without keys into several subtasks, where its type allows that: those of one side are spread, each subtask has all
+// of the other side.
+func (ph *physical) spread(t plan.JoinType, l, r *phys, need map[int]bool) (*phys, *phys, *plan.JoinSpread) {
+	if !ph.cut || l.dist == distSingle && r.dist == distSingle {
+		return l, r, nil
+	}
+	side := 0 // whose rows decide what is output
+	if t == plan.Right || t == plan.Inner && len(l.key) == 0 {
+		side = 1
+	}
+	sides := []*phys{l, r}
+	of := sides[side]
+	if t == plan.Full || len(of.key) == 0 || ph.o.off(ruleBroadcastJoin) {
+		l, r = ph.coPartition(l, r, nil, nil, need)
+		return l, r, nil
+	}
+	if of.dist != distHash {
+		of = ph.exchange(ph.slim(of, need), plan.DistHash, of.key)
+	}
+	sides[side] = of
+	sides[1-side] = ph.exchange(ph.slim(sides[1-side], need), plan.DistBroadcast, nil)
+	ph.o.fire(ruleBroadcastJoin)
+	return sides[0], sides[1], &plan.JoinSpread{Side: side, Columns: of.positions(of.cols)}
+}
+
+// noteAllPairs tells who creates a view with a join that has nothing to find rows by.
+func (ph *physical) noteAllPairs(n *node, l, r *phys) {
+	few := func(p *phys) bool {
+		x := p.n
+		for len(x.Inputs) == 1 && (x.Kind == plan.KindProject || x.Kind == plan.KindFilter) {
+			x = x.Inputs[0]
+		}
+		return len(p.key) == 0 || x.Kind == plan.KindValues
+	}
+	if !ph.b.stream || few(l) || few(r) {
+		return
+	}
+	what := "a join has no condition that finds rows: each row of one side is compared with every row of the other side"
+	for _, x := range ph.notices {
+		if x.Message == what {
+			return
+		}
+	}
+	e := pgerr.Newf(pgerr.SuccessfulCompletion, "%s", what).
+		WithHint("An equality of expressions of the two sides, or a comparison (<, <=, >, >=, BETWEEN) of an expression of one side with one of the other, would find them.")
+	if n.cond != nil && n.cond.Pos >= 0 {
+		e = e.At(n.cond.Pos)
+	}
+	e.Severity = "NOTICE"
+	ph.notices = append(ph.notices, e)
 }
 
 // arrange puts the keys of a join into the order by which the rows of p are spread already, if they are spread by these columns. mine

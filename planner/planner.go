@@ -95,7 +95,7 @@ func (b *binder) plan(r *bound) (*Planned, error) {
 	pl.Fragments = ph.frags
 	pl.NextID = number(pl.Fragments)
 	res := &Planned{
-		Plan: pl, Before: b.before, Params: params, Relations: b.deps, Access: access, Calls: b.md.access.calls, Stars: b.stars, Natural: b.natural,
+		Plan: pl, Before: b.before, Params: params, Relations: b.deps, Access: access, Calls: b.md.access.calls, Stars: b.stars, Natural: b.natural, Notices: ph.notices,
 		Columns: append(types.Schema(nil), pl.Schema[:len(r.cols)]...),
 	}
 	for _, c := range r.cols {

@@ -34,6 +34,7 @@ const (
 	ruleOuterJoins     = "simplify_outer_joins" // push_down_predicates: outer joins whose padded rows would not survive
 	ruleJoinKeys       = "extract_join_keys"    // physical: equalities of a join condition become hash keys
 	ruleRangeJoin      = "range_join"           // physical: comparisons of a join condition find rows in ordered state
+	ruleBroadcastJoin  = "broadcast_join"       // physical: joins without keys run in several subtasks
 	ruleShareFragments = "share_fragments"      // physical: equal fragments of a job are one
 	rulePointReads     = "point_reads"          // physical: reads by primary key
 	ruleIndexScans     = "index_scans"          // physical: reads of a part of a table by its key or an index

@@ -176,6 +176,15 @@ func (d *dispatch) viewOptions(opts []sql.Option) (settings map[string]string, g
 	return settings, given, background, nil
 }
 
+// tell sends what the planner has to say about a view that was made. A client that cannot be reached is found out by what it waits for.
+func (d *dispatch) tell(notices []*pgerr.Error) {
+	for _, n := range notices {
+		if err := d.ss.notifier.Notice(n); err != nil {
+			d.ss.srv.log.Debug().Err(err).Msg("notice of the planner")
+		}
+	}
+}
+
 func (d *dispatch) createMaterializedView(st *sql.CreateMaterializedView) error {
 	if st.Alter {
 		return d.alterViewQuery(st)
@@ -209,6 +218,7 @@ func (d *dispatch) createMaterializedView(st *sql.CreateMaterializedView) error 
 		Kind: catalog.MaterializedView, Schema: schema, Name: st.Name.Name, Query: queryText(st.Query), SearchPath: d.ss.vars.storedPath(),
 		Definition: st.SourceText(), Settings: settings, Options: given, Creating: true,
 	}
+	var notices []*pgerr.Error
 	if err := d.ss.update(func(tx *catalog.Tx) error {
 		o.ID = tx.NextID()
 		opts := d.ss.planOptions(tx.Snapshot(), nil)
@@ -220,13 +230,14 @@ func (d *dispatch) createMaterializedView(st *sql.CreateMaterializedView) error 
 		if err != nil {
 			return err
 		}
-		if err := d.planInto(tx.Snapshot(), o, st.Query, st.Columns, opts); err != nil {
+		if notices, err = d.planInto(tx.Snapshot(), o, st.Query, st.Columns, opts); err != nil {
 			return err
 		}
 		return tx.Add(o)
 	}); err != nil {
 		return err
 	}
+	d.tell(notices)
 	j, err := srv.createJob(o, nil, d.ss.tx.hidden())
 	if err != nil {
 		return errors.Join(err, d.ss.update(func(tx *catalog.Tx) error { tx.Remove(o.ID); return nil }))

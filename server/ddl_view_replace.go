@@ -31,7 +31,8 @@ type replacement struct {
 	view  uint64
 	query string // the query that it replaces
 	// parts are what gets a new job: the view first, and what is read before its readers.
-	parts []*replacedPart
+	parts   []*replacedPart
+	notices []*pgerr.Error // of the planner
 }
 
 type replacedPart struct {
@@ -78,6 +79,7 @@ func (d *dispatch) replaceView(st *sql.CreateMaterializedView, old *catalog.Obje
 	if err := r.swap(); err != nil {
 		return err
 	}
+	d.tell(r.notices)
 	return d.complete(tag)
 }
 
@@ -216,7 +218,7 @@ func (r *replacement) define(snap *catalog.Snapshot, cur *catalog.Object) (*cata
 	if opts.Parallelism, err = strconv.Atoi(o.Settings[settingParallelism]); err != nil {
 		return nil, err
 	}
-	if err := d.planInto(snap, &o, st.Query, st.Columns, opts); err != nil {
+	if r.notices, err = d.planInto(snap, &o, st.Query, st.Columns, opts); err != nil {
 		return nil, err
 	}
 	for i := range o.Columns {
@@ -228,35 +230,35 @@ func (r *replacement) define(snap *catalog.Snapshot, cur *catalog.Object) (*cata
 	return &o, nil
 }
 
-// planInto plans the query of a materialized view and notes in its object what follows from that.
-func (d *dispatch) planInto(snap *catalog.Snapshot, o *catalog.Object, query *sql.Query, names []sql.Ident, opts planner.Options) error {
+// planInto plans the query of a materialized view and notes in its object what follows from that. It returns what whoever makes the view is to hear.
+func (d *dispatch) planInto(snap *catalog.Snapshot, o *catalog.Object, query *sql.Query, names []sql.Ident, opts planner.Options) (notices []*pgerr.Error, err error) {
 	q, err := planner.PlanStream(query, opts)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := d.ss.mayAccess(q.Access); err != nil {
-		return err
+		return nil, err
 	}
 	if len(q.Params) > 0 {
-		return pgerr.Newf(pgerr.UndefinedParameter, "there is no parameter $1")
+		return nil, pgerr.Newf(pgerr.UndefinedParameter, "there is no parameter $1")
 	}
 	if err := viewColumns(o, q, names); err != nil {
-		return err
+		return nil, err
 	}
 	if refersToTemporary(snap, q.Relations) != "" {
-		return pgerr.Newf(pgerr.FeatureNotSupported, "materialized views must not use temporary tables or views")
+		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "materialized views must not use temporary tables or views")
 	}
 	for _, id := range q.Relations {
 		if dep, ok := snap.Get(id); ok && dep.Creating {
-			return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "materialized view %q is still being created", dep.Name).WithHint("WAIT for it first.")
+			return nil, pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "materialized view %q is still being created", dep.Name).WithHint("WAIT for it first.")
 		}
 	}
 	o.DependsOn = q.Relations
 	d.keepText(snap, o, query, q.Stars)
 	if o.Plan, err = json.Marshal(q.Plan); err != nil {
-		return fmt.Errorf("encode plan: %w", err)
+		return nil, fmt.Errorf("encode plan: %w", err)
 	}
-	return nil
+	return q.Notices, nil
 }
 
 // keepsColumns checks that a view with another query still has the columns that others read: more may follow them.

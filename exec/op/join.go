@@ -1,6 +1,8 @@
 package op
 
 import (
+	"slices"
+
 	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/sql/expr"
@@ -34,6 +36,8 @@ type joinOp struct {
 	touched     []uint32 // keys
 	touchedRows []uint32 // of sides whose rows count their matches
 	dead        []uint32 // rows whose count is 0, removed when no candidate refers to them any more
+
+	spread []uint64 // hashes that say where rows are stored, of joins that are spread
 
 	grp   []uint32
 	sel   []uint16
@@ -141,6 +145,9 @@ func (o *joinOp) Open(ctx *Context) error {
 	return o.st.restore()
 }
 
+// evictable reports whether rows need not be in memory.
+func (o *joinOp) evictable() bool { return !o.closing.on && o.node.Join.Spread == nil }
+
 // wants reports whether rows of a side are to be shown that have matches of the given weight.
 func (o *joinOp) wants(side int, matches int64) bool {
 	return o.shows[side] != showNever && (matches > 0) == (o.shows[side] == showMatched)
@@ -177,6 +184,14 @@ func (o *joinOp) Process(port int, c *types.Chunk, out Emitter) error {
 		grp := o.grp[:n]
 		t := o.st.groups
 		o.src, o.srcSide = c, port
+		if j := o.node.Join.Spread; j != nil {
+			cols := j.Columns
+			if port != j.Side {
+				cols = inputKey(o.node, port, o.width[port])
+			}
+			o.spread = slices.Grow(o.spread[:0], c.N)[:c.N]
+			types.HashRows(c, cols, o.spread)
+		}
 		if err := t.lookup(c, o.keys[port], t.hashes(c, o.keys[port]), grp, o.added); err != nil {
 			return err
 		}
@@ -253,6 +268,9 @@ func (o *joinOp) apply(g uint32, c *types.Chunk, r int, out Emitter) error {
 		}
 	} else {
 		i = st.add(g, words, side, o.buf, w)
+		if o.node.Join.Spread != nil {
+			st.row(i).kg = types.KeyGroup(o.spread[r], o.ctx.Store.MaxParallelism())
+		}
 		if o.tally[side] {
 			row := st.row(i)
 			row.flags |= rowNew
@@ -573,7 +591,7 @@ func (o *joinOp) Barrier(b checkpoint.Barrier, out Emitter) error {
 			return err
 		}
 		st.account()
-		if o.ctx.Budget.Over() && !o.closing.on {
+		if o.ctx.Budget.Over() && o.evictable() {
 			// Everything is in state; keys come back as they are needed.
 			st.reset()
 			st.complete = false

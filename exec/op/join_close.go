@@ -187,7 +187,7 @@ func (s *joinState) forget(i uint32, r *joinRow, words []uint64) error {
 	side := int(r.flags & rowSide)
 	if r.flags&rowStored != 0 {
 		k := s.stateKey(words, r)
-		if err := s.tables[side].remove(keyGroup(s.o.ctx, words[rowHash]), k); err != nil {
+		if err := s.tables[side].remove(s.keyGroup(words, r), k); err != nil {
 			return err
 		}
 	}

@@ -169,6 +169,16 @@ func rangeHistory(t *rapid.T, of types.Type) []optest.Epoch {
 	return epochs
 }
 
+// spread makes a join without keys run in several subtasks, and returns how rows get there.
+func spread(n *plan.Node) (route [][]int) {
+	side, route := 0, [][]int{{0}, optest.Everywhere}
+	if n.Join.Type == plan.Right {
+		side, route = 1, [][]int{optest.Everywhere, {0}}
+	}
+	n.Join.Spread = &plan.JoinSpread{Side: side, Columns: []int{0}}
+	return route
+}
+
 func TestRangeJoinsAgainstNestedLoop(t *testing.T) {
 	defer op.LowerOrderLimits(2, 4)()
 	lib := functions.Builtins()
@@ -193,6 +203,9 @@ func TestRangeJoinsAgainstNestedLoop(t *testing.T) {
 						}
 						node := joinNode(input([]int{0}, s), input([]int{0}, s), typ, keys, keys, key, nil)
 						node.Join.Range = c.rng(of)
+						if keys == nil && typ != plan.Full {
+							route = spread(node)
+						}
 						if more {
 							node.Join.Residual = &expr.Expr{Kind: expr.Call, Func: "int4ne(int4,int4)", Type: types.Bool, Args: []*expr.Expr{expr.Col(0, types.Int4), expr.Col(4, types.Int4)}}
 						}

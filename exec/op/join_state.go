@@ -6,6 +6,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/streamdb/streamdb/state"
 	"github.com/streamdb/streamdb/types"
 )
 
@@ -19,6 +20,7 @@ type joinRow struct {
 	match      int64 // with a residual condition: weight of the other side's rows that match
 	at         uint64
 	n          uint32
+	kg         uint16 // key group, of joins that are spread (plan.Join.Spread)
 }
 
 const (
@@ -190,7 +192,7 @@ func (s *joinState) remove(i uint32) error {
 	words := s.groups.row(r.group)
 	if r.flags&rowStored != 0 {
 		k := s.stateKey(words, r)
-		if err := s.tables[side].remove(keyGroup(s.o.ctx, words[rowHash]), k); err != nil {
+		if err := s.tables[side].remove(s.keyGroup(words, r), k); err != nil {
 			return err
 		}
 	}
@@ -233,7 +235,7 @@ func (s *joinState) stateKey(words []uint64, r *joinRow) []byte {
 
 // changed lists a row for the next checkpoint.
 func (s *joinState) changed(i uint32, r *joinRow) {
-	if r.flags&rowUnsaved == 0 && s.tables[0].part != nil {
+	if r.flags&rowUnsaved == 0 && s.tables[0].part != nil && s.owned(r) {
 		r.flags |= rowUnsaved
 		s.unsaved = append(s.unsaved, i)
 	}
@@ -253,12 +255,25 @@ func (s *joinState) save() error {
 		s.val = binary.AppendUvarint(s.val[:0], uint64(len(k)-int(r.n)))
 		s.val = binary.AppendVarint(s.val, r.count)
 		s.val = binary.AppendVarint(s.val, r.match)
-		if err := s.tables[r.flags&rowSide].append(keyGroup(s.o.ctx, words[rowHash]), k, s.val, fresh); err != nil {
+		if err := s.tables[r.flags&rowSide].append(s.keyGroup(words, r), k, s.val, fresh); err != nil {
 			return err
 		}
 	}
 	s.unsaved = s.unsaved[:0]
 	return nil
+}
+
+// keyGroup returns where a row is stored.
+func (s *joinState) keyGroup(words []uint64, r *joinRow) uint16 {
+	if s.o.node.Join.Spread != nil {
+		return r.kg
+	}
+	return keyGroup(s.o.ctx, words[rowHash])
+}
+
+// owned reports whether this subtask stores a row: rows that all subtasks have are stored by one.
+func (s *joinState) owned(r *joinRow) bool {
+	return s.o.node.Join.Spread == nil || s.o.ctx.Groups.Contains(r.kg)
 }
 
 // load reads the rows of a key that is not in memory.
@@ -268,7 +283,7 @@ func (s *joinState) load(g uint32) error {
 	kg := keyGroup(s.o.ctx, words[rowHash])
 	for side := range s.tables {
 		err := s.tables[side].scan(kg, prefix, false, func(k, v []byte) (bool, error) {
-			return true, s.restoreRow(g, side, k, v)
+			return true, s.restoreRow(g, side, kg, k, v)
 		})
 		if err != nil {
 			return err
@@ -278,7 +293,7 @@ func (s *joinState) load(g uint32) error {
 	return nil
 }
 
-func (s *joinState) restoreRow(g uint32, side int, k, v []byte) error {
+func (s *joinState) restoreRow(g uint32, side int, kg uint16, k, v []byte) error {
 	r := byteReader{b: v}
 	n, count, match := int(r.uvarint()), r.varint(), r.varint()
 	if r.bad || n > len(k) {
@@ -286,7 +301,9 @@ func (s *joinState) restoreRow(g uint32, side int, k, v []byte) error {
 	}
 	words := s.groups.row(g)
 	row := s.row(s.add(g, words, side, k[n:], count))
-	row.flags |= rowStored
+	if row.kg = kg; s.owned(row) {
+		row.flags |= rowStored
+	}
 	row.match = match
 	if s.o.tally[side] && s.o.wants(side, match) {
 		row.flags |= rowShown
@@ -312,6 +329,7 @@ func (s *joinState) restore() error {
 	for side := range s.tables {
 		batch := types.NewChunk(s.o.ctx.InputTypes[side])
 		var ks, vs [][]byte
+		var kgs []uint16
 		flush := func() error {
 			batch.N = len(ks)
 			grp := make([]uint32, len(ks))
@@ -325,17 +343,17 @@ func (s *joinState) restore() error {
 				return err
 			}
 			for i, g := range grp {
-				if err := s.restoreRow(g, side, ks[i], vs[i]); err != nil {
+				if err := s.restoreRow(g, side, kgs[i], ks[i], vs[i]); err != nil {
 					return err
 				}
 			}
 			batch.Reset()
-			ks, vs = ks[:0], vs[:0]
+			ks, vs, kgs = ks[:0], vs[:0], kgs[:0]
 			s.account()
 			return nil
 		}
 		over := false
-		err := s.tables[side].scanAll(func(_ uint16, k, v []byte) error {
+		err := s.scanAll(side, func(kg uint16, k, v []byte) error {
 			if over {
 				return nil
 			}
@@ -346,12 +364,12 @@ func (s *joinState) restore() error {
 			if _, err := types.DecodeRow(k[n:], batch.Cols); err != nil {
 				return err
 			}
-			ks, vs = append(ks, bytes.Clone(k)), append(vs, bytes.Clone(v))
+			ks, vs, kgs = append(ks, bytes.Clone(k)), append(vs, bytes.Clone(v)), append(kgs, kg)
 			if len(ks) < loadBatch {
 				return nil
 			}
 			err := flush()
-			over = s.o.ctx.Budget.Over() && !s.o.closing.on
+			over = s.o.ctx.Budget.Over() && s.o.evictable()
 			return err
 		})
 		if err == nil && len(ks) > 0 {
@@ -372,6 +390,28 @@ func (s *joinState) restore() error {
 		s.settle(words)
 		return nil
 	})
+}
+
+// scanAll reads what is stored of a side. Of the side that all subtasks have it is in the parts of all of them, which are opened one after the other
+// before any of them runs.
+func (s *joinState) scanAll(side int, f func(kg uint16, key, val []byte) error) error {
+	j, ctx := s.o.node.Join.Spread, s.o.ctx
+	if j == nil || j.Side == side || s.tables[side].part == nil {
+		return s.tables[side].scanAll(f)
+	}
+	most := ctx.Store.MaxParallelism()
+	own := state.SubtaskOf(most, ctx.Parallelism, ctx.Groups.From)
+	for i := range ctx.Parallelism {
+		p, err := ctx.Store.Part(s.o.node.ID*tablesPerNode+uint32(side), ctx.Subtask-own+i, state.SubtaskRange(most, ctx.Parallelism, i), stagedMode)
+		if err != nil {
+			return err
+		}
+		t := table{part: p}
+		if err := t.scanAll(f); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // account tells the budget what the rows in memory take.

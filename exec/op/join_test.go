@@ -166,15 +166,16 @@ func TestJoinAgainstNestedLoop(t *testing.T) {
 	lib := functions.Builtins()
 	less := &expr.Expr{Kind: expr.Call, Func: "int4lt(int4,int4)", Type: types.Bool, Args: []*expr.Expr{expr.Col(2, types.Int4), expr.Col(5, types.Int4)}}
 	for _, typ := range joinTypes {
-		for _, mode := range []string{"keys", "residual", "cross"} {
+		for _, mode := range []string{"keys", "residual", "cross", "spread", "product"} {
 			t.Run(fmt.Sprint(typ, "/", mode), func(t *testing.T) {
 				l, r := input([]int{0}, keyedSchema), input([]int{0}, keyedSchema)
 				keys, route := []int{1}, [][]int{{1}, {1}}
 				var residual *expr.Expr
-				if mode != "keys" {
+				if mode != "keys" && mode != "product" {
 					residual = less
 				}
-				if mode == "cross" {
+				cross := mode == "cross" || mode == "spread" || mode == "product"
+				if cross {
 					keys, route = nil, nil
 				}
 				key := []int{0, 3}
@@ -182,10 +183,13 @@ func TestJoinAgainstNestedLoop(t *testing.T) {
 					key = []int{0}
 				}
 				node := joinNode(l, r, typ, keys, keys, key, residual)
+				if cross && mode != "cross" && typ != plan.Full {
+					route = spread(node)
+				}
 				optest.Check(t, 10, func(rt *rapid.T) optest.Spec {
 					return optest.Spec{
 						Node: node, Lib: lib, Route: route, Epochs: history(rt, 2),
-						Oracle: naiveJoin(typ, residual != nil, mode == "cross", node.Schema),
+						Oracle: naiveJoin(typ, residual != nil, cross, node.Schema),
 					}
 				})
 			})

@@ -332,6 +332,8 @@ type Join struct {
 	Output    []int      `json:"output,omitempty"`
 	// Range, when set, is the part of the condition by which candidates are found in ordered rows. It and Residual are the whole condition beside the keys.
 	Range *JoinRange `json:"range,omitempty"`
+	// Spread, when set, says how a join without key columns runs in several subtasks. The side that has it decides what rows are output.
+	Spread *JoinSpread `json:"spread,omitempty"`
 	// CloseKey, when set, is the position in the keys of a window column with a watermark on both sides: when both watermarks have passed
 	// the window of a key, paddings are emitted for rows that found no partner, once, and the rows are dropped. Later rows are late rows.
 	CloseKey *int `json:"close_key,omitempty"`
@@ -351,6 +353,12 @@ type AsofJoin struct {
 	Right     int      `json:"right"`
 	Op        string   `json:"op"` // <, <=, > or >=
 	Output    []int    `json:"output,omitempty"`
+}
+
+// JoinSpread says that the rows of a side are spread over the subtasks by columns, and that each subtask has all rows of the other side.
+type JoinSpread struct {
+	Side    int   `json:"side"` // 0: left
+	Columns []int `json:"columns"`
 }
 
 // JoinRange bounds left values by right ones, from one end or both. Rows with NULL in a column of it match nothing. Lower and Upper hold for all pairs
