@@ -50,7 +50,20 @@ type Barrier struct {
 	Full       bool // do not build on earlier checkpoints
 	// Now, when set, is the time to which a job's clock moves with the barrier, in µs since 2000-01-01 UTC.
 	Now int64
+	// Filling is set during the backfill of a job with operators that ask for it.
+	Filling Filling
 }
+
+// Filling is the part of a job's backfill that a barrier ends.
+type Filling uint8
+
+// The parts of a backfill, in their order, each of one round or more but the last, in which nothing is read.
+const (
+	NotFilling   Filling = iota
+	FillLeading          // scans that must be complete before others begin (plan.Scan.Leading)
+	FillRest             // all other scans
+	FillComplete         // everything has been read
+)
 
 // ErrNotRunning is what Participant.Trigger returns, or a later Decline carries, when a job cannot take part now: it is restarting or
 // backfilling. It is not counted as a failure. Jobs that read from it cannot complete that checkpoint either. A paused job should not

@@ -61,6 +61,9 @@ type Job struct {
 	rel        *Relation // nil when the plan's root discards its rows
 	inputs     []*Relation
 	hasSources bool
+	temporal   []*Relation // right sides of temporal joins
+	// exact counts the jobs with temporal joins above: what changes in an epoch must not be seen in a later one, so none is passed over.
+	exact atomic.Int32
 
 	parallelism atomic.Int32
 	raise       atomic.Bool
@@ -117,6 +120,9 @@ func (e *Engine) CreateJob(spec JobSpec, from *checkpoint.JobState) (*Job, error
 	for _, f := range spec.Plan.Fragments {
 		f.Root.Walk(func(n *plan.Node) { j.hasSources = j.hasSources || n.Kind == plan.KindSource })
 	}
+	if err := j.findTemporal(); err != nil {
+		return nil, err
+	}
 	root := spec.Plan.Fragments[len(spec.Plan.Fragments)-1].Root
 	if m := root.Materialize; m != nil {
 		epoch := e.clock.closed.Load()
@@ -132,6 +138,9 @@ func (e *Engine) CreateJob(spec JobSpec, from *checkpoint.JobState) (*Job, error
 	}
 	if err := j.prepare(); err != nil {
 		return nil, err
+	}
+	if len(j.temporal) > 0 {
+		j.addExact(1, map[*Job]bool{})
 	}
 	e.mu.Lock()
 	e.jobs[spec.ID] = j
@@ -339,6 +348,9 @@ func (e *Engine) DropJob(id uint64) error {
 	e.mu.Lock()
 	delete(e.jobs, id)
 	e.mu.Unlock()
+	if len(j.temporal) > 0 {
+		j.addExact(-1, map[*Job]bool{})
+	}
 	if j.rel != nil {
 		e.forget(j.rel)
 	}

@@ -302,9 +302,13 @@ func (e *Engine) restart(jobs []*Job, first *run) {
 		err := err
 		if err == nil {
 			k.mu.Lock()
+			was := k.completed
 			k.completed = nil
 			if m != nil {
 				k.completed = m.Jobs[k.Spec.ID]
+			}
+			if now := k.completed; now != nil && was != nil && was.Checkpoint == now.Checkpoint && was.Epoch > now.Epoch {
+				k.completed = was // nothing was written since, because nothing changed up to that epoch
 			}
 			k.mu.Unlock()
 		}

@@ -313,9 +313,9 @@ func (r *run) first() error {
 	for _, v := range pins.Versions {
 		r.toScan.Add(v.Rows)
 	}
-	for {
+	for filling := r.job.filling(); ; {
 		r.more.Store(false)
-		b := checkpoint.Barrier{Epoch: pins.Epoch, Triggered: time.Now()}
+		b := checkpoint.Barrier{Epoch: pins.Epoch, Triggered: time.Now(), Filling: filling}
 		if len(r.timed) > 0 {
 			b.Now = r.engine.now()
 		}
@@ -325,10 +325,14 @@ func (r *run) first() error {
 		if err := r.pass(b); err != nil {
 			return err
 		}
-		r.leavesRan = true
-		if !r.more.Load() {
+		r.leavesRan = filling != checkpoint.FillLeading
+		if r.more.Load() {
+			continue
+		}
+		if filling == checkpoint.NotFilling || filling == checkpoint.FillComplete {
 			break
 		}
+		filling++
 	}
 	r.publish(checkpoint.Barrier{Epoch: pins.Epoch}, pins.Epoch)
 	r.pins.Release()
@@ -395,6 +399,9 @@ func (r *run) next() (b checkpoint.Barrier, firstChange uint64, ok bool, err err
 	b = checkpoint.Barrier{Epoch: min(limit, (first+barrierStride-1)/barrierStride*barrierStride), Triggered: time.Now()}
 	if h, ok := r.engine.heldIn(first, b.Epoch); ok {
 		b.Epoch = h // a transaction block will read the view at that epoch
+	}
+	if b.Epoch = r.job.untilTemporal(first, b.Epoch); r.job.exact.Load() > 0 {
+		b.Epoch = min(b.Epoch, first)
 	}
 	if hasCP && cp.Epoch <= b.Epoch {
 		b = cp

@@ -40,6 +40,9 @@ func (t *subtask) addScan(n *node, parallelism int) error {
 
 func (s *scanLeaf) feed(b checkpoint.Barrier) error {
 	r := s.task.run
+	if s.node.plan.Scan.Probed {
+		return nil
+	}
 	if r.backfill {
 		return s.fill(b)
 	}
@@ -72,6 +75,9 @@ func (s *scanLeaf) feed(b checkpoint.Barrier) error {
 // fill reads the next round of the pinned version.
 func (s *scanLeaf) fill(b checkpoint.Barrier) error {
 	r := s.task.run
+	if b.Filling == checkpoint.FillLeading && !s.node.plan.Scan.Leading || b.Filling == checkpoint.FillComplete {
+		return nil
+	}
 	if s.rows == nil {
 		s.rows = newVersionScan(r.pins.Versions[s.rel.ID], s.columns, s.share, s.of, r.engine.cfg.ChunkRows)
 	}

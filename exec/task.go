@@ -281,6 +281,7 @@ func (t *subtask) build(parallelism int, byFrag map[int][]*subtask) error {
 		ctx := &op.Context{
 			Node: pn, InputTypes: inTypes, Subtask: t.number, Parallelism: parallelism, Groups: groups, Store: r.store, Lib: r.engine.cfg.Lib,
 			Env: env, Errors: &r.errors, Budget: r.engine.cfg.Shared.Operators, Cancelled: r.stopped, Now: r.now,
+			Filling: r.backfill, Live: r.job.hasSources, Probe: r.probe,
 		}
 		var err error
 		switch pn.Kind {
@@ -455,7 +456,7 @@ func (t *subtask) feed(b checkpoint.Barrier) error {
 			return err
 		}
 	}
-	if t.run.backfill && !t.run.leavesRan {
+	if t.run.backfill && !t.run.leavesRan && b.Filling != checkpoint.FillLeading {
 		for _, l := range t.leaves {
 			if err := l.leaf.Run(l.ctx, l.node); err != nil {
 				return err

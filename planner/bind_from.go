@@ -1,8 +1,6 @@
 package planner
 
 import (
-	"strings"
-
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/sql/expr"
@@ -64,9 +62,8 @@ func tableScope(t *rangeTable, columns []string, pos int) (*scope, error) {
 func (b *binder) relation(r *pgext.Relation, ev *env) (*node, *scope, error) {
 	pos := b.pos(r.Pos)
 	if r.SystemTime != nil {
-		if err := b.processTime(r, pos); err != nil {
-			return nil, nil, err
-		}
+		return nil, nil, pgerr.Newf(pgerr.FeatureNotSupported, "FOR SYSTEM_TIME AS OF is supported on the right side of JOIN and LEFT JOIN only").
+			WithHint("Write s JOIN relation FOR SYSTEM_TIME AS OF PROCTIME() AS d ON s.key = d.key.").At(b.pos(r.SystemTime.OriginTextPosition()))
 	}
 	if r.Schema == "" {
 		if c := ev.lookup(r.Name); c != nil {
@@ -85,15 +82,6 @@ func (b *binder) relation(r *pgext.Relation, ev *env) (*node, *scope, error) {
 		n, err = b.sample(r.Sample, n, sc, pos)
 	}
 	return n, sc, err
-}
-
-// processTime accepts FOR SYSTEM_TIME AS OF PROCTIME(): streamdb's joins always see the newest version of both sides.
-func (b *binder) processTime(r *pgext.Relation, pos int) error {
-	if c, ok := pgext.ExprOf(r.SystemTime).(*pgext.Call); ok && strings.EqualFold(c.Name, "proctime") && len(c.Args) == 0 {
-		return pgerr.Newf(pgerr.FeatureNotSupported, "FOR SYSTEM_TIME AS OF PROCTIME() is not supported").
-			WithHint("Leave it out: the join then follows changes of both sides.").At(pos)
-	}
-	return pgerr.Newf(pgerr.FeatureNotSupported, "FOR SYSTEM_TIME AS OF is not supported").WithHint("Only the newest version of a relation can be read.").At(pos)
 }
 
 // lookup finds a relation along the search path of the query being bound (a view has its own).
@@ -337,8 +325,16 @@ func (b *binder) join(j *pgext.Join, lat *scope, ev *env) (*node, *scope, error)
 	if err != nil {
 		return nil, nil, err
 	}
+	right := j.Right
+	temporal, err := b.temporal(j, ev)
+	if err != nil {
+		return nil, nil, err
+	}
+	if temporal != nil {
+		right = temporal
+	}
 	inner := &scope{parent: ev.outer, tables: append(append([]*rangeTable(nil), lat.tables...), ls.tables...), visible: append(append([]scopeCol(nil), lat.visible...), ls.visible...)}
-	r, rs, err := b.fromItem(j.Right, inner, ev)
+	r, rs, err := b.fromItem(right, inner, ev)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -379,6 +375,11 @@ func (b *binder) join(j *pgext.Join, lat *scope, ev *env) (*node, *scope, error)
 			n, err = x.on(n, j.On, pos)
 		}
 		if err != nil {
+			return nil, nil, err
+		}
+	}
+	if temporal != nil {
+		if err = b.temporalJoin(n, pos); err != nil {
 			return nil, nil, err
 		}
 	}

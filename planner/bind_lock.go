@@ -136,7 +136,7 @@ func (s *selecting) lockedLevel() error {
 
 // padded reports whether an outer join in n may put NULL for column id.
 func padded(n *node, id int) bool {
-	if n.op != opJoin && n.op != opApply && n.op != opAsof {
+	if n.op != opJoin && n.op != opApply && n.op != opAsof && n.op != opTemporal {
 		for _, in := range n.in {
 			if padded(in, id) {
 				return true

@@ -438,7 +438,7 @@ func (b *binder) notNullCol(n *node, id int) bool {
 				return b.notNullCol(n.in[0], id)
 			}
 		}
-	case opJoin, opApply, opAsof:
+	case opJoin, opApply, opAsof, opTemporal:
 		for side, in := range n.in {
 			for _, c := range in.out() {
 				if c != id {

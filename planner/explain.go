@@ -226,6 +226,8 @@ func (x *explainer) describe(n *plan.Node) (string, []string) {
 			return "CTE Scan on " + n.Scan.Name, nil
 		case n.Scan.Virtual != "":
 			return "System Scan on " + n.Scan.Virtual, nil
+		case n.Scan.Probed:
+			return "Lookup by Key on " + n.Scan.Name, nil
 		case x.job:
 			return "Stream Scan on " + n.Scan.Name, nil
 		}
@@ -288,6 +290,8 @@ func (x *explainer) describe(n *plan.Node) (string, []string) {
 		return "Dynamic Filter", []string{
 			"Condition: (" + cols[f.Column] + " " + f.Op + " " + n.Inputs[1].Schema[f.Scalar].Name + ")", state("all rows of the first input, ordered; those between the old and the new value are passed on"),
 		}
+	case plan.KindTemporalJoin:
+		return x.temporalJoin(n, state)
 	case plan.KindUnion:
 		return "Union All", nil
 	case plan.KindTopN:
@@ -487,6 +491,29 @@ func (x *explainer) asofJoin(n *plan.Node, state func(string) string) (string, [
 		"Nearest: " + order + " " + right + " with " + l.Schema[j.Left].Name + " " + j.Op + " " + right,
 		state("all rows of both inputs, ordered"),
 	}
+}
+
+func (x *explainer) temporalJoin(n *plan.Node, state func(string) string) (string, []string) {
+	j, l, r := n.TemporalJoin, n.Inputs[0], n.Inputs[1]
+	title := "Temporal Join"
+	if j.Type == plan.Left {
+		title = "Temporal Left Join"
+	}
+	residual := ""
+	if j.Residual != nil {
+		residual = expr.String(j.Residual, append(names(l), names(r)...))
+	}
+	var keeps []string
+	if j.Point == nil {
+		keeps = append(keeps, "all rows of the right input")
+	}
+	if !l.AppendOnly {
+		keeps = append(keeps, "matches of left rows")
+	}
+	if keeps == nil {
+		keeps = []string{"none"}
+	}
+	return title, []string{labelled("Keys", keyPairs(l, r, j.LeftKeys, j.RightKeys, j.NullSafe)), labelled("Condition", residual), state(strings.Join(keeps, ", "))}
 }
 
 // keyPairs lists the equalities of a join.

@@ -26,7 +26,8 @@ const (
 	opAgg
 	opJoin
 	opApply
-	opAsof // join that gives each left row the nearest right row; exprs are what is compared (see plan.AsofJoin), name is the operator
+	opTemporal // join of a job with what the right side, a relation, holds in the epoch of the left row
+	opAsof     // join that gives each left row the nearest right row; exprs are what is compared (see plan.AsofJoin), name is the operator
 	opUnion
 	opTopN
 	opOver
@@ -185,7 +186,7 @@ func (n *node) appendOut(out []int) []int {
 		for _, c := range n.over {
 			out = append(out, c.id)
 		}
-	case opJoin, opApply, opAsof:
+	case opJoin, opApply, opAsof, opTemporal:
 		out = n.in[0].appendOut(out)
 		if n.jtype != plan.Semi && n.jtype != plan.Anti {
 			out = n.in[1].appendOut(out)

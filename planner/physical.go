@@ -286,6 +286,8 @@ func (ph *physical) build(n *node, want map[int]bool) *phys {
 		return ph.join(n, want, need)
 	case opAsof:
 		return ph.asofJoin(n, want, need)
+	case opTemporal:
+		return ph.temporalJoin(n, want, need)
 	case opUnion:
 		return ph.union(n)
 	case opTopN:

@@ -398,8 +398,8 @@ func (o *optimizer) push(n *node, preds []*expr.Expr) *node {
 		return here(rest)
 	case opJoin:
 		return o.pushJoin(n, preds)
-	case opAsof:
-		// Fewer left rows are fewer results; fewer right rows would be other ones.
+	case opAsof, opTemporal:
+		// Fewer left rows are fewer results; fewer right rows might be other ones.
 		l, r := toSet(n.in[0].out()), toSet(n.in[1].out())
 		if !o.off(ruleOuterJoins) {
 			o.simplifyOuter(n, preds, l, r)

@@ -37,6 +37,8 @@ func New(node *plan.Node) (Operator, error) {
 		return &asofJoinOp{base: b}, nil
 	case plan.KindDynamicFilter:
 		return &dynamicFilterOp{base: b}, nil
+	case plan.KindTemporalJoin:
+		return &temporalJoinOp{base: b}, nil
 	case plan.KindUnion:
 		return &unionOp{base: b}, nil
 	case plan.KindTopN:

@@ -55,6 +55,12 @@ type Context struct {
 	Errors      ErrorReporter
 	// Now is the engine's clock at Open, in µs since 2000-01-01 UTC; barriers move it on.
 	Now int64
+	// Filling: the job reads what its inputs hold. Barriers tell how that goes on.
+	Filling bool
+	// Live: the job has sources, whose rows come at any time.
+	Live bool
+	// Probe opens a reader of a relation of the job by its key, for its stored columns. Only jobs have it.
+	Probe func(relation uint64, columns []int) (Probe, error)
 	// OneShot: a single final barrier; errors in rows end the query; no state survives.
 	OneShot bool
 	// Limits is the memory accounting operators' own caches report to.
@@ -63,6 +69,15 @@ type Context struct {
 	// Profile counts what the operators of a one-shot query do, nil: nobody asked. Self is the operator's own entry in it.
 	Profile *Profile
 	Self    *NodeProfile
+}
+
+// Probe reads the rows of a relation by its key, as of an epoch. Not safe for concurrent use.
+type Probe interface {
+	// Seek chooses the epoch, that of a barrier which the job is at; 0 is that from which it is filled. Epochs never decrease.
+	Seek(epoch uint64) error
+	// Get appends the row with the memcomparable key, whose columns have the hash, to cols. ok is false when there is none.
+	Get(hash uint64, key []byte, cols []*types.Vector) (ok bool, err error)
+	Close()
 }
 
 // ErrorReporter diverts rows whose evaluation failed. The weight makes an error leave again when its cause is retracted.

@@ -45,23 +45,24 @@ type Kind string
 
 // The operator kinds. Input counts in parentheses.
 const (
-	KindSource     Kind = "source"      // (0) rows of a connector
-	KindScan       Kind = "scan"        // (0) a relation: its version, then (in jobs) its change log
-	KindValues     Kind = "values"      // (0) constant rows, once
-	KindSeries     Kind = "series"      // (0) generate_series and other table functions over constants
-	KindExchange   Kind = "exchange"    // (0) rows of another fragment
-	KindFilter     Kind = "filter"      // (1)
-	KindProject    Kind = "project"     // (1)
-	KindUnnest     Kind = "unnest"      // (1) set-returning functions: input columns, then results, then ordinality
-	KindWatermark  Kind = "watermark"   // (1) derives a watermark from a column
-	KindWindow     Kind = "window"      // (1) TUMBLE/HOP: input columns, window_start, window_end
-	KindProcTime   Kind = "proctime"    // (1) input columns, then the clock as of the last barrier, with its watermark
-	KindTemporal   Kind = "temporal"    // (1) filter by the clock: rows enter or leave when their time has come
-	KindSession    Kind = "session"     // (1) SESSION: input columns, window_start, window_end
-	KindAgg        Kind = "agg"         // (1) hash aggregation; no aggregates = DISTINCT
-	KindPartialAgg Kind = "partial_agg" // (1) sums of the rows of a chunk, to be added up by the aggregation behind an exchange
-	KindJoin       Kind = "join"        // (2)
-	KindAsofJoin   Kind = "asof_join"   // (2) each left row with the nearest right row
+	KindSource       Kind = "source"        // (0) rows of a connector
+	KindScan         Kind = "scan"          // (0) a relation: its version, then (in jobs) its change log
+	KindValues       Kind = "values"        // (0) constant rows, once
+	KindSeries       Kind = "series"        // (0) generate_series and other table functions over constants
+	KindExchange     Kind = "exchange"      // (0) rows of another fragment
+	KindFilter       Kind = "filter"        // (1)
+	KindProject      Kind = "project"       // (1)
+	KindUnnest       Kind = "unnest"        // (1) set-returning functions: input columns, then results, then ordinality
+	KindWatermark    Kind = "watermark"     // (1) derives a watermark from a column
+	KindWindow       Kind = "window"        // (1) TUMBLE/HOP: input columns, window_start, window_end
+	KindProcTime     Kind = "proctime"      // (1) input columns, then the clock as of the last barrier, with its watermark
+	KindTemporal     Kind = "temporal"      // (1) filter by the clock: rows enter or leave when their time has come
+	KindSession      Kind = "session"       // (1) SESSION: input columns, window_start, window_end
+	KindAgg          Kind = "agg"           // (1) hash aggregation; no aggregates = DISTINCT
+	KindPartialAgg   Kind = "partial_agg"   // (1) sums of the rows of a chunk, to be added up by the aggregation behind an exchange
+	KindJoin         Kind = "join"          // (2)
+	KindAsofJoin     Kind = "asof_join"     // (2) each left row with the nearest right row
+	KindTemporalJoin Kind = "temporal_join" // (2) left rows with what the right relation holds in their epoch
 	// (2) the rows of the first input that compare with the one row of the second
 	KindDynamicFilter Kind = "dynamic_filter"
 	KindUnion         Kind = "union"       // (n) UNION ALL: inputs have equal schemas; the planner adds the branch number to the key
@@ -103,6 +104,7 @@ type Node struct {
 	PartialAgg    *PartialAgg    `json:"partial_agg,omitempty"`
 	Join          *Join          `json:"join,omitempty"`
 	AsofJoin      *AsofJoin      `json:"asof_join,omitempty"`
+	TemporalJoin  *TemporalJoin  `json:"temporal_join,omitempty"`
 	TopN          *TopN          `json:"topn,omitempty"`
 	DynamicFilter *DynamicFilter `json:"dynamic_filter,omitempty"`
 	Over          *Over          `json:"over,omitempty"`
@@ -138,6 +140,10 @@ type Scan struct {
 	Index *IndexScan `json:"index,omitempty"`
 	// Probe, when set (one-shot plans), is what to read instead when a join above gives the values of its first keys: see Join.Lookups.
 	Probe *IndexScan `json:"probe,omitempty"`
+	// Leading scans of a job are read before all others when the job is filled. Those of which Probed is set emit nothing: the operator above reads the
+	// relation by its key.
+	Leading bool `json:"leading,omitempty"`
+	Probed  bool `json:"probed,omitempty"`
 	// Rows of system relations are produced by the server: Virtual names them ("pg_catalog.pg_class").
 	Virtual string `json:"virtual,omitempty"`
 }
@@ -375,6 +381,22 @@ type JoinBound struct {
 	Left   int   `json:"left"`
 	Right  int   `json:"right"`
 	Offset int64 `json:"offset,omitempty"`
+}
+
+// TemporalJoin joins each left row with the right rows that are there at the end of the epoch in which it comes; what the right side becomes later changes
+// nothing. A left row that goes takes with it what it brought. Keys, Residual and Output are as of Join.
+type TemporalJoin struct {
+	Type      JoinType   `json:"type"` // Inner or Left
+	LeftKeys  []int      `json:"left_keys"`
+	RightKeys []int      `json:"right_keys"`
+	NullSafe  []bool     `json:"null_safe,omitempty"`
+	Residual  *expr.Expr `json:"residual,omitempty"`
+	Output    []int      `json:"output,omitempty"`
+	// Spread are the left columns by which rows are spread over subtasks, and with them what is remembered of rows that may go.
+	Spread []int `json:"spread,omitempty"`
+	// Point, when set, says that the right input is a scan whose relation is read by its key, of which column i has the value of the left column
+	// Point[i]: nothing of it is kept.
+	Point []int `json:"point,omitempty"`
 }
 
 // Lookup says that the scan at the bottom of a side of a join can be narrowed to the rows with the keys of the other side: of the first keys of

@@ -98,6 +98,7 @@ SELECT a, count(*) FROM t GROUP BY (a, b), a HAVING count(*) FILTER (WHERE a > 0
 SELECT * FROM tumble(bid, date_time, INTERVAL '10' SECOND)
 SELECT window_start, count(*) FROM hop(s.bid, ts, interval '1' minute, interval '5 minutes') AS w GROUP BY window_start
 SELECT * FROM s JOIN v FOR SYSTEM_TIME AS OF PROCTIME() AS x ON s.a = x.a
+SELECT * FROM s LEFT JOIN v AS x FOR SYSTEM_TIME AS OF PROCTIME() ON s.a = x.a
 SELECT $1, $2::int FROM t LIMIT $3
 SELECT * FROM l ASOF JOIN r ON l.k = r.k AND l.t >= r.t ASOF LEFT OUTER JOIN s AS x (a, b) ON l.t < x.b
 SELECT asof.a FROM t AS asof JOIN asof x ON asof.a = x.a

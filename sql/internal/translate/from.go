@@ -123,7 +123,9 @@ func (p *Parser) relation(pos int, r *frag) *frag {
 		t := p.Cur()
 		p.I += 4
 		sys = ext(t.Pos, pgext.MarkSystemTime, p.expr(0))
-		alias, cols = p.alias()
+		if alias == nil {
+			alias, cols = p.alias()
+		}
 	}
 	if p.Is(pgext.MarkTableSample) {
 		t := p.Next()

@@ -1,0 +1,198 @@
+package planner
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/planner/plan"
+	"github.com/streamdb/streamdb/sql/expr"
+	"github.com/streamdb/streamdb/sql/pgext"
+	"github.com/streamdb/streamdb/types"
+)
+
+// temporal returns the right side of a join that is one as of the time of processing, nil of others.
+func (b *binder) temporal(j *pgext.Join, ev *env) (*pgext.Relation, error) {
+	r, ok := j.Right.(*pgext.Relation)
+	if !ok || r.SystemTime == nil {
+		return nil, nil
+	}
+	pos := b.pos(r.SystemTime.OriginTextPosition())
+	if c, ok := pgext.ExprOf(r.SystemTime).(*pgext.Call); !ok || !strings.EqualFold(c.Name, "proctime") || len(c.Args) > 0 {
+		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "FOR SYSTEM_TIME AS OF takes PROCTIME() only").
+			WithHint("A join reads a relation as it is when rows are processed; other versions are not kept.").At(pos)
+	}
+	if j.Asof || j.Kind == pgext.RightJoin || j.Kind == pgext.FullJoin || j.Kind == pgext.CrossJoin {
+		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "FOR SYSTEM_TIME AS OF PROCTIME() is supported in JOIN and LEFT JOIN only").
+			WithHint("The rows of the other side decide when the relation is read.").At(pos)
+	}
+	plain := *r
+	plain.SystemTime = nil
+	if r.Sample == nil && (r.Schema != "" || ev.lookup(r.Name) == nil) {
+		rel, ok := b.lookup(r.Schema, r.Name)
+		if !ok || rel.Kind == Table || rel.Kind == MaterializedView || rel.Kind == Index {
+			return &plain, nil // what else is wrong is told where it is read
+		}
+	}
+	return nil, pgerr.Newf(pgerr.WrongObjectType, "FOR SYSTEM_TIME AS OF PROCTIME() needs a table or a materialized view, and \"%s\" is none", r.Name).
+		WithHint("Make a materialized view of it, which has versions that can be read.").At(b.pos(r.Pos))
+}
+
+// temporalJoin checks the condition of a temporal join. A query sees one instant of both sides: there it is a join as others.
+func (b *binder) temporalJoin(n *node, pos int) error {
+	for n.op == opProject { // of USING
+		n = n.in[0]
+	}
+	var scan *node
+	if n.op == opApply {
+		for scan = n.in[1]; scan.op == opProject; { // with what tells that a row is there
+			scan = scan.in[0]
+		}
+	}
+	if scan == nil || scan.op != opScan {
+		return pgerr.Newf(pgerr.FeatureNotSupported, "cannot use subquery in the condition of a join with FOR SYSTEM_TIME AS OF PROCTIME()").At(pos)
+	}
+	ph := &physical{b: b, o: newOptimizer(b), md: b.md}
+	l, r := toSet(n.in[0].out()), toSet(n.in[1].out())
+	equal := false
+	for _, c := range conjuncts(n.cond) {
+		_, ok := ph.joinKey(c, l, r)
+		equal = equal || ok
+	}
+	if !equal {
+		return pgerr.Newf(pgerr.FeatureNotSupported, "a join with FOR SYSTEM_TIME AS OF PROCTIME() needs an equality between its sides").
+			WithHint("Write for example ON s.key = d.key; with the primary key of the relation nothing of it is kept.").At(pos)
+	}
+	if b.volatileExpr(n.cond) {
+		return pgerr.Newf(pgerr.FeatureNotSupported, "volatile functions are not supported in the condition of a join with FOR SYSTEM_TIME AS OF PROCTIME()").At(pos)
+	}
+	if b.stream {
+		n.op = opTemporal
+	}
+	return nil
+}
+
+// temporalJoin builds a join with what a relation holds in the epoch of the left row: looked up by its key, where that is joined on, or kept.
+func (ph *physical) temporalJoin(n *node, want, need map[int]bool) *phys {
+	lset, rset := toSet(n.in[0].out()), toSet(n.in[1].out())
+	var keys []joinKey
+	var equal, rest []*expr.Expr
+	for _, c := range conjuncts(n.cond) {
+		if k, ok := ph.joinKey(c, lset, rset); ok {
+			keys, equal = append(keys, k), append(equal, c)
+		} else {
+			rest = append(rest, c)
+		}
+	}
+	l, r := ph.build(n.in[0], need), ph.build(n.in[1], need)
+	j := &plan.TemporalJoin{Type: n.jtype}
+	point := ph.pointOf(n.in[1], r, keys)
+	if point != nil {
+		var of []joinKey
+		for i, k := range keys {
+			if slices.Contains(point, i) {
+				of = append(of, k)
+			} else {
+				rest = append(rest, equal[i])
+			}
+		}
+		for i, k := range point {
+			point[i] = slices.IndexFunc(of, func(o joinKey) bool { return o == keys[k] })
+		}
+		keys = of
+	}
+	var lk, rk []int
+	l, lk = ph.keyColumns(l, keys, func(k joinKey) *expr.Expr { return k.l })
+	if point != nil {
+		switch {
+		case l.app || !ph.cut || l.dist != distAny:
+		case len(l.key) == 0:
+			l = ph.require(l, distSingle, nil, union(need, lk))
+		default:
+			l = ph.hashExactly(l, l.key, union(need, lk))
+		}
+		for _, k := range point {
+			j.Point = append(j.Point, l.at(lk[k]))
+		}
+		j.Spread = l.positions(l.cols)
+		r.n.Scan.Probed = true
+		for _, k := range keys {
+			rk = append(rk, ph.widened(k.r).Col) // what joinKey converted has the same key
+		}
+	} else {
+		r, rk = ph.keyColumns(r, keys, func(k joinKey) *expr.Expr { return k.r })
+		scan := r.n
+		for len(scan.Inputs) == 1 {
+			scan = scan.Inputs[0]
+		}
+		scan.Scan.Leading = true
+		if !arrange(l, lk, rk, keys) {
+			arrange(r, rk, lk, keys)
+		}
+		l, r = ph.coPartition(l, r, lk, rk, union(need, lk, rk))
+		j.Spread = l.positions(lk)
+	}
+	all := appendAll(l.ids, r.ids)
+	key := ph.joinedKey(n.jtype, l, r, lk, rk, keys)
+	keep := toSet(key)
+	var out, pos []int
+	for i, id := range all {
+		if want[id] || keep[id] {
+			out, pos = append(out, id), append(pos, i)
+		}
+	}
+	if len(out) == 0 {
+		out, pos = all[:1], []int{0}
+	}
+	p := ph.node(plan.KindTemporalJoin, out, key, l, r)
+	j.LeftKeys, j.RightKeys = l.positions(lk), r.positions(rk)
+	for i, k := range keys {
+		if k.nullSafe {
+			if j.NullSafe == nil {
+				j.NullSafe = make([]bool, len(keys))
+			}
+			j.NullSafe[i] = true
+		}
+	}
+	if cond := and(rest...); cond != nil {
+		j.Residual = ph.exprOver(cond, all)
+	}
+	if len(out) < len(all) {
+		j.Output = pos
+	}
+	p.n.TemporalJoin = j
+	for _, id := range out {
+		p.nn[id] = l.nn[id] || r.nn[id] && n.jtype == plan.Inner
+		p.wm[id] = l.wm[id]
+	}
+	p.app = l.app
+	p.dist, p.cols = l.dist, l.cols
+	for _, c := range p.cols {
+		if !p.has(c) {
+			p.dist, p.cols = distAny, nil
+			break
+		}
+	}
+	return ph.seal(p)
+}
+
+// pointOf returns, for each column of the key of the relation that the right side scans, which of the equalities gives its value; nil when not all have one,
+// or the right side is not just the relation.
+func (ph *physical) pointOf(n *node, r *phys, keys []joinKey) []int {
+	if n.op != opScan || r.n.Kind != plan.KindScan || len(n.rel.Key) == 0 {
+		return nil
+	}
+	var point []int
+	for _, id := range r.key {
+		at := slices.IndexFunc(keys, func(k joinKey) bool {
+			e := ph.widened(k.r)
+			same := e.Type.OID == k.l.Type.OID || e.Type.Kind() == types.KindInt && k.l.Type.Kind() == types.KindInt || textual(e.Type.OID) && textual(k.l.Type.OID)
+			return !k.nullSafe && e.Kind == expr.Column && e.Col == id && same
+		})
+		if at < 0 {
+			return nil
+		}
+		point = append(point, at)
+	}
+	return point
+}
