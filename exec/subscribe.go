@@ -486,7 +486,7 @@ func (s *Subscription) same() error {
 		default:
 		}
 		if r.rel.Layout() != r.layout {
-			return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "the columns of %q were changed", r.rel.Name).WithHint("SUBSCRIBE anew.")
+			return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "the definition of %q was changed", r.rel.Name).WithHint("SUBSCRIBE anew.")
 		}
 	}
 	return nil

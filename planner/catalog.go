@@ -61,6 +61,8 @@ type Relation struct {
 	// without a key (its rows get a _row_id when read) and for system relations without one.
 	Key        []int
 	AppendOnly bool
+	// OnConflict of a table says what an INSERT without ON CONFLICT does with a row whose primary key exists: one of the constants below.
+	OnConflict string
 	// Query and SearchPath define a View.
 	Query      *sql.Query
 	SearchPath []string
@@ -76,6 +78,14 @@ type Relation struct {
 	Ordered    bool
 	Indexes    []RelIndex
 }
+
+// What tables do with new rows whose primary key exists.
+const (
+	ConflictError     = ""                      // as in PostgreSQL
+	ConflictOverwrite = "overwrite"             // the new row takes the place of the old one
+	ConflictIgnore    = "ignore"                // the old row stays
+	ConflictIfNotNull = "do_update_if_not_null" // the values of the new row that are not NULL are taken over
+)
 
 // primaryKey returns the columns of a table's primary key, nil when it has none.
 func (r *Relation) primaryKey() []int {
@@ -202,6 +212,8 @@ type PlannedConflict struct {
 	// Set gives the whole new row over the existing row's stored columns, then the proposed row's. Where is a condition over the same, nil = always.
 	Set   []*expr.Expr
 	Where *expr.Expr
+	// OfTable: the table's own rule, not the statement's. It may change a row more than once, and asks nothing of a new row that another takes in.
+	OfTable bool
 }
 
 // procTimeName is what the column of PROCTIME() is called.

@@ -405,6 +405,9 @@ func (b *binder) update(s *sql.Update) (*PlannedChange, error) {
 	if err != nil {
 		return nil, err
 	}
+	if rel.AppendOnly {
+		return nil, errAppendOnly("update", rel)
+	}
 	q := pgext.QueryOf(s.Query.Stmt)
 	n, sc, ids, ev, err := b.changed(q, rel)
 	if err != nil {
@@ -473,6 +476,9 @@ func (b *binder) delete(s *sql.Delete) (*PlannedChange, error) {
 	rel, err := b.target(s.Table, "delete from")
 	if err != nil {
 		return nil, err
+	}
+	if rel.AppendOnly {
+		return nil, errAppendOnly("delete from", rel)
 	}
 	n, sc, ids, ev, err := b.changed(pgext.QueryOf(s.Query.Stmt), rel)
 	if err != nil {

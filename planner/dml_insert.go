@@ -50,7 +50,14 @@ func (b *binder) insert(s *sql.Insert) (*PlannedChange, error) {
 	if name == "" {
 		name = rel.Name
 	}
-	if s.OnConflict != nil {
+	switch {
+	case s.OnConflict == nil:
+		if p.OnConflict, err = b.tableConflict(rel); err != nil {
+			return nil, err
+		}
+	case rel.AppendOnly && !s.OnConflict.DoNothing:
+		return nil, errAppendOnly("update", rel)
+	default:
 		if p.OnConflict, err = b.onConflict(s.OnConflict, rel, name); err != nil {
 			return nil, err
 		}
@@ -283,6 +290,53 @@ func (b *binder) insertSelect(s *sql.Insert, q *pgext.Query, rel *Relation, cols
 		row[cols[j]] = e
 	}
 	return r.n, ev, nil
+}
+
+// tableConflict is what the table itself says of conflicts, nil when it says nothing or has no primary key.
+func (b *binder) tableConflict(rel *Relation) (*PlannedConflict, error) {
+	out := &PlannedConflict{OfTable: true, Key: rel.Constraint != "", DoNothing: rel.OnConflict == ConflictIgnore}
+	if !out.Key {
+		for _, x := range rel.Indexes {
+			if x.Primary {
+				out.Arbiters = append(out.Arbiters, x.ID)
+			}
+		}
+	}
+	switch {
+	case rel.OnConflict == ConflictError, !out.Key && out.Arbiters == nil:
+		return nil, nil
+	case out.DoNothing:
+		return out, nil
+	}
+	old, proposed, row := make([]int, len(rel.Columns)), make([]int, len(rel.Columns)), make([]*expr.Expr, len(rel.Columns))
+	for i, col := range rel.Columns {
+		old[i] = b.md.add(col.Name, col.Type)
+	}
+	for i, col := range rel.Columns {
+		proposed[i] = b.md.add(col.Name, col.Type)
+		switch now := b.md.ref(proposed[i]); {
+		case col.Hidden:
+			row[i] = b.md.ref(old[i])
+		case rel.OnConflict == ConflictIfNotNull:
+			row[i] = &expr.Expr{Kind: expr.Case, Type: col.Type, Args: []*expr.Expr{isNotNull(now), now, b.md.ref(old[i])}, Pos: -1}
+		default:
+			row[i] = now
+		}
+	}
+	if err := b.generate(rel, row); err != nil {
+		return nil, err
+	}
+	ph := &physical{b: b, md: b.md}
+	for _, e := range row {
+		out.Set = append(out.Set, ph.exprOver(b.fold(e), appendAll(old, proposed)))
+	}
+	return out, nil
+}
+
+// errAppendOnly refuses to change rows of a table that only takes new ones.
+func errAppendOnly(verb string, rel *Relation) error {
+	return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "cannot %s append-only table \"%s\"", verb, rel.Name).
+		WithHint("ALTER TABLE … RESET (append_only) lets rows change, when no materialized view relies on it.")
 }
 
 func (b *binder) onConflict(c *sql.OnConflict, rel *Relation, name string) (*PlannedConflict, error) {

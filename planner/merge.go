@@ -46,6 +46,9 @@ func (b *binder) merge(s *sql.Merge) (*PlannedChange, error) {
 	reached := map[bool]bool{true: true, false: true}
 	for i := range s.Whens {
 		w := &s.Whens[i]
+		if rel.AppendOnly && w.Action != sql.MergeInsert && w.Action != sql.MergeNothing {
+			return nil, errAppendOnly(map[sql.MergeAction]string{sql.MergeUpdate: "update", sql.MergeDelete: "delete from"}[w.Action], rel)
+		}
 		if !reached[w.Matched] {
 			return nil, pgerr.Newf(pgerr.SyntaxError, "unreachable WHEN clause specified after unconditional WHEN clause")
 		}

@@ -26,7 +26,7 @@ func (d *dispatch) alterViewOptions(x *sql.AlterAction, o *catalog.Object) error
 			return pgerr.Newf(pgerr.InvalidParameterValue, "unrecognized parameter %q", opt.Name).At(opt.Pos).
 				WithHint("What can be changed of a materialized view: parallelism, on_error, retention, retention_size.")
 		}
-		if st.name != settingParallelism && st.name != settingOnError && !ownTableOptions[st.name] {
+		if st.name != settingParallelism && st.name != settingOnError && st.name != settingRetention && st.name != settingRetentionSize {
 			return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "parameter %q of a materialized view cannot be changed", st.name).At(opt.Pos).
 				WithHint("DROP the view and CREATE it anew.")
 		}

@@ -392,13 +392,17 @@ func (d *dispatch) createTable(st *sql.CreateTable) error {
 	if len(st.Watermarks) > 0 {
 		return pgerr.Newf(pgerr.FeatureNotSupported, "watermarks on tables are not supported").At(st.Watermarks[0].Pos).WithHint("Define the watermark on a source.")
 	}
-	o := &catalog.Object{Kind: catalog.Table, Schema: schema, Name: st.Name.Name, Definition: st.SourceText(), AppendOnly: st.AppendOnly}
+	o := &catalog.Object{Kind: catalog.Table, Schema: schema, Name: st.Name.Name, Definition: st.SourceText()}
 	o.Temporary = catalog.IsTemporarySchema(schema)
 	d.defaultOptions(o)
+	clauseOptions(o, &st.TableDef)
 	if err := d.tableOptions(o, st.Options, false); err != nil {
 		return err
 	}
 	if err := onCommit(o, st.OnCommit); err != nil {
+		return err
+	}
+	if err := d.optionsFit(o); err != nil {
 		return err
 	}
 	copied, err := d.columnsOf(&st.TableDef, o)
@@ -502,7 +506,14 @@ func (d *dispatch) createTableAs(st *sql.CreateTableAs) error {
 		return err
 	}
 	o := &catalog.Object{Kind: catalog.Table, Schema: schema, Name: st.Name.Name, Definition: st.SourceText(), Temporary: catalog.IsTemporarySchema(schema)}
+	d.defaultOptions(o)
+	if err := d.tableOptions(o, st.Options, false); err != nil {
+		return err
+	}
 	if err := onCommit(o, st.OnCommit); err != nil {
+		return err
+	}
+	if err := d.optionsFit(o); err != nil {
 		return err
 	}
 	if len(st.Columns) > len(q.Columns) {

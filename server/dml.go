@@ -104,6 +104,7 @@ type changer struct {
 	updated []string
 
 	checks    []*expr.Program
+	programs  map[*expr.Expr]*expr.Program // of ON CONFLICT
 	returning []*expr.Program
 	out       *types.Chunk // RETURNING rows
 	env       *expr.Env
@@ -304,8 +305,12 @@ func (c *changer) insert(ch *types.Chunk, extra []*types.Vector, r int, current 
 		}
 		ch, extra, r = one, own, 0
 	}
-	if err := c.verify(ch, r); err != nil {
-		return err
+	oc := c.p.change.OnConflict
+	taken := oc != nil && oc.OfTable && !oc.DoNothing // the row may be taken in by another
+	if !taken {
+		if err := c.verify(ch, r); err != nil {
+			return err
+		}
 	}
 	key, row := c.encode(ch, r)
 	named := current
@@ -316,7 +321,6 @@ func (c *changer) insert(ch *types.Chunk, extra []*types.Vector, r int, current 
 	if err != nil {
 		return err
 	}
-	oc := c.p.change.OnConflict
 	if exists && (oc == nil || !oc.Key && len(oc.Arbiters) == 0) {
 		return c.duplicate(ch, r)
 	}
@@ -344,6 +348,11 @@ func (c *changer) insert(ch *types.Chunk, extra []*types.Vector, r int, current 
 		return c.duplicate(ch, r)
 	}
 	if !exists {
+		if taken {
+			if err := c.verify(ch, r); err != nil {
+				return err
+			}
+		}
 		if err := c.checkUnique(current, key, row); err != nil {
 			return err
 		}
@@ -361,7 +370,7 @@ func (c *changer) insert(ch *types.Chunk, extra []*types.Vector, r int, current 
 	if oc.DoNothing {
 		return nil
 	}
-	if c.seen[string(at)] {
+	if c.seen[string(at)] && !oc.OfTable {
 		return pgerr.Newf(pgerr.CardinalityViolation, "ON CONFLICT DO UPDATE command cannot affect row a second time").
 			WithHint("Ensure that no rows proposed for insertion within the same command have duplicate constrained values.")
 	}
@@ -429,9 +438,16 @@ func (c *changer) touch(key []byte) {
 }
 
 func (c *changer) eval(e *expr.Expr, ch *types.Chunk) (*types.Vector, error) {
-	p, err := expr.Compile(e, c.d.ss.srv.registry)
-	if err != nil {
-		return nil, err
+	p := c.programs[e]
+	if p == nil {
+		var err error
+		if p, err = expr.Compile(e, c.d.ss.srv.registry); err != nil {
+			return nil, err
+		}
+		if c.programs == nil {
+			c.programs = map[*expr.Expr]*expr.Program{}
+		}
+		c.programs[e] = p
 	}
 	var errs expr.RowErrors
 	v, err := p.Eval(ch, c.env, &errs)
@@ -660,6 +676,9 @@ func (d *dispatch) truncate(st *sql.Truncate) error {
 		}
 		if o.Kind != catalog.Table {
 			return pgerr.Newf(pgerr.WrongObjectType, "%q is not a table", n.Name)
+		}
+		if o.AppendOnly {
+			return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "cannot truncate append-only table %q", o.Name).WithHint("DROP it and CREATE it anew.")
 		}
 		stmts, err := sql.Parse("DELETE FROM " + qualified(o))
 		if err != nil {

@@ -113,7 +113,7 @@ func (c *planCatalog) relation(o *catalog.Object) (*planner.Relation, bool) {
 	if r, ok := c.cache[o.ID]; ok {
 		return r, true
 	}
-	r := &planner.Relation{ID: o.ID, OID: uint32(o.ID), Schema: o.Schema, Name: o.Name, Key: o.Key, AppendOnly: o.AppendOnly, SearchPath: o.SearchPath}
+	r := &planner.Relation{ID: o.ID, OID: uint32(o.ID), Schema: o.Schema, Name: o.Name, Key: o.Key, AppendOnly: o.AppendOnly, SearchPath: o.SearchPath, OnConflict: o.Settings[optionOnConflict]}
 	attr := int16(0)
 	for _, col := range o.Columns {
 		if !col.Hidden || col.Dropped {

@@ -169,8 +169,8 @@ func TestSubscribeIsCancelled(t *testing.T) {
 	s.must("DECLARE a CURSOR WITH HOLD FOR SUBSCRIBE t", "DECLARE b CURSOR WITH HOLD FOR SUBSCRIBE (SELECT id + 1 FROM t)", "DECLARE c CURSOR WITH HOLD FOR SUBSCRIBE m",
 		"FETCH ALL FROM a", "FETCH ALL FROM b", "FETCH ALL FROM c")
 	w.must("ALTER TABLE t ADD COLUMN x int", "INSERT INTO t VALUES (1, 2)")
-	s.fails("FETCH ALL FROM a", "55000", `the columns of "t" were changed`)
-	s.fails("FETCH ALL FROM b", "55000", `the columns of "t" were changed`)
+	s.fails("FETCH ALL FROM a", "55000", `the definition of "t" was changed`)
+	s.fails("FETCH ALL FROM b", "55000", `the definition of "t" was changed`)
 	s.fails("FETCH ALL FROM b", "55000", `portal "b" cannot be run`)
 	s.must("CLOSE a", "CLOSE b", "DECLARE a CURSOR WITH HOLD FOR SUBSCRIBE t", "DECLARE b CURSOR WITH HOLD FOR SUBSCRIBE (SELECT id + 1 FROM t)")
 	w.must("DROP TABLE t CASCADE")

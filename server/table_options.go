@@ -3,11 +3,13 @@ package server
 import (
 	"context"
 	"maps"
+	"strconv"
 	"strings"
 
 	"github.com/streamdb/streamdb/catalog"
 	"github.com/streamdb/streamdb/exec"
 	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/planner"
 	"github.com/streamdb/streamdb/sql"
 )
 
@@ -17,8 +19,20 @@ const (
 	settingRetentionSize = "retention_size"
 )
 
+// Options that only tables have.
+const (
+	optionOnConflict = "on_conflict"
+	optionAppendOnly = "append_only"
+)
+
 // ownTableOptions are the options of tables that have an effect.
-var ownTableOptions = map[string]bool{settingRetention: true, settingRetentionSize: true}
+var ownTableOptions = map[string]bool{settingRetention: true, settingRetentionSize: true, optionOnConflict: true, optionAppendOnly: true}
+
+// conflictModes are the values of on_conflict, and the clauses of CREATE TABLE that mean them.
+var conflictModes = map[string]string{
+	"OVERWRITE": planner.ConflictOverwrite, "DO UPDATE FULL": planner.ConflictOverwrite, "IGNORE": planner.ConflictIgnore, "DO NOTHING": planner.ConflictIgnore,
+	"DO UPDATE IF NOT NULL": planner.ConflictIfNotNull,
+}
 
 // tableOptions takes streamdb's own options into a table; the others are PostgreSQL's storage parameters, which are checked.
 func (d *dispatch) tableOptions(o *catalog.Object, opts []sql.Option, reset bool) error {
@@ -33,11 +47,7 @@ func (d *dispatch) tableOptions(o *catalog.Object, opts []sql.Option, reset bool
 		if err != nil {
 			return err
 		}
-		if o.Settings = maps.Clone(o.Settings); o.Settings == nil {
-			o.Settings = map[string]string{}
-		}
-		o.Settings[name] = value
-		o.Options = withOption(o.Options, name, !reset)
+		setTableOption(o, name, value, !reset)
 	}
 	if reset {
 		return nil
@@ -45,7 +55,63 @@ func (d *dispatch) tableOptions(o *catalog.Object, opts []sql.Option, reset bool
 	return storageParameters(catalog.Table, others)
 }
 
+func setTableOption(o *catalog.Object, name, value string, given bool) {
+	if o.Settings = maps.Clone(o.Settings); o.Settings == nil {
+		o.Settings = map[string]string{}
+	}
+	o.Settings[name] = value
+	if value == "" {
+		delete(o.Settings, name)
+	}
+	o.Options = withOption(o.Options, name, given)
+	if name == optionAppendOnly {
+		o.AppendOnly = value == "true"
+	}
+}
+
+// clauseOptions takes APPEND ONLY and ON CONFLICT of a table's definition as the options that they are.
+func clauseOptions(o *catalog.Object, def *sql.TableDef) {
+	if def.AppendOnly {
+		setTableOption(o, optionAppendOnly, "true", true)
+	}
+	if def.ConflictMode != "" {
+		setTableOption(o, optionOnConflict, conflictModes[def.ConflictMode], true)
+	}
+}
+
+// optionsFit checks what the options of a table ask of each other and of the table.
+func (d *dispatch) optionsFit(o *catalog.Object) error {
+	mode := o.Settings[optionOnConflict]
+	if o.AppendOnly && mode != "" && mode != planner.ConflictIgnore {
+		return pgerr.Newf(pgerr.InvalidParameterValue, "an append-only table cannot have on_conflict = '%s'", mode).WithHint("'ignore' leaves the rows there are as they are.")
+	}
+	if o.AppendOnly && o.OnCommit == catalog.OnCommitDelete {
+		return pgerr.Newf(pgerr.InvalidTableDefinition, "an append-only table cannot have ON COMMIT DELETE ROWS")
+	}
+	return nil
+}
+
 func (d *dispatch) tableOption(name string, opt sql.Option, reset bool) (string, error) {
+	switch name {
+	case optionOnConflict:
+		switch mode := strings.ToLower(opt.Value); {
+		case reset:
+			return "", nil
+		case mode == planner.ConflictOverwrite, mode == planner.ConflictIgnore, mode == planner.ConflictIfNotNull:
+			return mode, nil
+		}
+		return "", pgerr.Newf(pgerr.InvalidParameterValue, "invalid value for parameter %q: %q", name, opt.Value).At(opt.ValuePos).
+			WithHint("Available values: %s, %s, %s.", planner.ConflictOverwrite, planner.ConflictIgnore, planner.ConflictIfNotNull)
+	case optionAppendOnly:
+		if reset {
+			return "", nil
+		}
+		on, err := boolean(opt.Value)
+		if err != nil {
+			return "", pgerr.Newf(pgerr.InvalidParameterValue, "parameter %q requires a Boolean value", name).At(opt.ValuePos)
+		}
+		return strconv.FormatBool(on == "on"), nil
+	}
 	st, err := d.ss.srv.settings.table.find(name)
 	if err != nil {
 		return "", err
@@ -75,6 +141,30 @@ func (d *dispatch) alterTableOptions(o *catalog.Object, x *sql.AlterAction) erro
 	}
 	if maps.Equal(c.Settings, o.Settings) && len(c.Options) == len(o.Options) {
 		return nil
+	}
+	if err := d.optionsFit(&c); err != nil {
+		return atPos(err, x.Pos)
+	}
+	switch {
+	case c.AppendOnly && !o.AppendOnly:
+		if w := d.ss.tx.writes[o.ID]; w != nil {
+			return pgerr.Newf(pgerr.ObjectInUse, "cannot make table %q append-only in a transaction that has changed it", o.Name).At(x.Pos)
+		}
+		c.Terms++ // changes of rows that others have made meanwhile fail
+		if err := d.fence(o); err != nil {
+			return err
+		}
+	case o.AppendOnly && !c.AppendOnly:
+		for _, v := range d.ss.snapshot().Dependents(o.ID) {
+			if v.Kind == catalog.MaterializedView {
+				return pgerr.Newf(pgerr.DependentObjectsStillExist, "table %q must stay append-only because other objects depend on it", o.Name).At(x.Pos).
+					WithDetail("%s relies on it.", d.describe(v)).WithHint("DROP the view and CREATE it anew after that.")
+			}
+		}
+		// Subscriptions to queries over it rely on it, too: they end with a layout that is another one, though it says the same.
+		if err := d.atCommit(func(ctx context.Context) error { return d.ss.srv.setLayout(ctx, &c) }); err != nil {
+			return err
+		}
 	}
 	if err := d.ss.update(func(tx *catalog.Tx) error { return tx.Replace(&c) }); err != nil {
 		return err
