@@ -5,11 +5,15 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
+	"math"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -30,6 +34,7 @@ const (
 	bankWriters  = 4
 	bankReaders  = 3
 	bankUsual    = 150 // transfers per round
+	bankPatience = 30 * time.Second
 )
 
 // bankSchema is a bank that keeps each transfer as two entries, beside the accounts' balances, and views that look at both in different ways.
@@ -39,10 +44,10 @@ var bankSchema = []string{
 	fmt.Sprintf("INSERT INTO accounts SELECT i, %d FROM generate_series(1, %d) AS i", bankStart, bankAccounts),
 	"CREATE MATERIALIZED VIEW total AS SELECT sum(balance) AS sum, count(*) AS n FROM accounts",
 	// Debits joined with credits: a transfer that is seen in half shows up padded.
-	`CREATE MATERIALIZED VIEW pairs WITH (parallelism = 2) AS SELECT d.transfer AS debit_of, c.transfer AS credit_of, d.amount AS debit, c.amount AS credit
+	`CREATE MATERIALIZED VIEW pairs WITH (parallelism = 2, retention = '1 hour') AS SELECT d.transfer AS debit_of, c.transfer AS credit_of, d.amount AS debit, c.amount AS credit
 		FROM (SELECT * FROM entries WHERE side = 'debit') AS d FULL JOIN (SELECT * FROM entries WHERE side = 'credit') AS c ON d.transfer = c.transfer`,
 	// Balances against the entries that made them.
-	`CREATE MATERIALIZED VIEW flows WITH (parallelism = 3) AS SELECT a.id, a.balance, coalesce(f.flow, 0) AS flow FROM accounts AS a
+	`CREATE MATERIALIZED VIEW flows WITH (parallelism = 3, retention = '1 hour') AS SELECT a.id, a.balance, coalesce(f.flow, 0) AS flow FROM accounts AS a
 		LEFT JOIN (SELECT account, sum(CASE side WHEN 'credit' THEN amount ELSE -amount END) AS flow FROM entries GROUP BY account) AS f ON f.account = a.id`,
 	"CREATE MATERIALIZED VIEW flow_total AS SELECT sum(balance) AS balance, sum(flow) AS flow FROM flows", // a view over a view
 	"CREATE MATERIALIZED VIEW rich AS SELECT id, balance FROM accounts ORDER BY balance DESC, id LIMIT 5",
@@ -52,9 +57,9 @@ var bankSchema = []string{
 // bankChecks are queries that must answer with no row at every moment.
 var bankChecks = []string{
 	fmt.Sprintf("SELECT * FROM total WHERE sum <> %d OR n <> %d", bankStart*bankAccounts, bankAccounts),
-	"SELECT * FROM pairs WHERE debit IS DISTINCT FROM credit",
-	fmt.Sprintf("SELECT * FROM flows WHERE balance <> %d + flow", bankStart),
-	fmt.Sprintf("SELECT * FROM flow_total WHERE balance <> %d OR flow <> 0", bankStart*bankAccounts),
+	"SELECT debit_of, debit, credit FROM pairs WHERE debit IS DISTINCT FROM credit",
+	fmt.Sprintf("SELECT id, balance, flow FROM flows WHERE balance <> %d + flow", bankStart),
+	fmt.Sprintf("SELECT balance, flow FROM flow_total WHERE balance <> %d OR flow <> 0", bankStart*bankAccounts),
 	// One instant of tables and several views.
 	"SELECT * FROM (SELECT (SELECT sum FROM total), (SELECT sum(balance) FROM accounts) AS table_sum, (SELECT balance FROM flow_total)) AS s WHERE sum <> table_sum OR sum <> balance",
 	"SELECT * FROM (SELECT (SELECT count(*) FROM pairs) AS pairs, (SELECT count(*) FROM entries) AS entries) AS s WHERE 2 * pairs <> entries",
@@ -63,14 +68,38 @@ var bankChecks = []string{
 	"SELECT max(running) FROM ranks HAVING max(running) FILTER (WHERE id = " + fmt.Sprint(bankAccounts) + fmt.Sprintf(") <> %d", bankStart*bankAccounts),
 }
 
+// bankFollowed are relations with a check that their rows must pass after each epoch that a subscriber has taken in.
+var bankFollowed = map[string]func(columns []string) bool{
+	"pairs": func(c []string) bool { return c[0] == c[1] && c[2] == c[3] },
+	"flows": func(c []string) bool { return number64(c[1]) == bankStart+number64(c[2]) },
+}
+
+func number64(text string) int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return math.MinInt64
+	}
+	return n
+}
+
+// bankCopy is what a subscriber made of a relation's changes.
+type bankCopy struct {
+	relation string
+	epoch    int64            // up to which it is complete, 0: nothing yet
+	rows     map[string]int64 // by their text
+}
+
 // bank is a database under transfers.
 type bank struct {
-	t       *testing.T
-	db      *streamdb.DB
-	next    atomic.Int64 // id of the next transfer
-	checks  atomic.Int64
-	limit   int64
-	crashed atomic.Bool
+	t        *testing.T
+	db       *streamdb.DB
+	next     atomic.Int64 // id of the next transfer
+	checks   atomic.Int64
+	followed atomic.Int64 // epochs
+	anew     atomic.Int64 // how often a subscriber had to begin anew
+	copies   []*bankCopy
+	limit    int64
+	crashed  atomic.Bool
 
 	mu   sync.Mutex
 	kept map[int64]bool // acknowledged transfers: whether they are there
@@ -90,11 +119,16 @@ func TestBank(t *testing.T) {
 		{"crash", func(b *bank, _ *pgx.Conn) error { b.crashed.Store(true); return b.db.Abort() }},
 		{"restart of all jobs", bankStatements("CHECKPOINT", "RECOVER")},
 		{"new view", bankStatements("CREATE MATERIALIZED VIEW later AS SELECT id FROM flows WHERE balance <> 1000 + flow", "DROP MATERIALIZED VIEW later")},
-		{"pause", bankStatements("PAUSE rich", "RESUME rich")},
+		{"another query", bankStatements("CREATE OR REPLACE MATERIALIZED VIEW flow_total AS SELECT sum(balance) AS balance, sum(flow) AS flow, count(*) AS n FROM flows")},
+		{"another query below another view", bankStatements("ALTER MATERIALIZED VIEW flows AS SELECT a.id, a.balance, coalesce(sum(CASE e.side WHEN 'credit' THEN e.amount WHEN 'debit' THEN -e.amount END), 0) AS flow FROM accounts AS a LEFT JOIN entries AS e ON e.account = a.id GROUP BY a.id, a.balance")},
+		{"pause", bankStatements("PAUSE ranks", "RESUME ranks")},
 		{"crash again", func(b *bank, _ *pgx.Conn) error { b.crashed.Store(true); return b.db.Abort() }},
 	}
 	o := streamdb.Options{DataDir: t.TempDir(), Memory: 64 << 20, Settings: map[string]string{"execution.checkpointing.interval": "200ms", "chunk_rows": "16"}}
 	b := &bank{t: t, kept: map[int64]bool{}}
+	for name := range bankFollowed {
+		b.copies = append(b.copies, &bankCopy{relation: name, rows: map[string]int64{}})
+	}
 	perRound := int64(bankUsual)
 	if *bankTransfers > 0 {
 		perRound = int64(*bankTransfers)
@@ -125,13 +159,14 @@ func TestBank(t *testing.T) {
 		}
 		exec(t, c, "FLUSH")
 		b.look(c, "after "+round.name)
+		b.sameCopies(c)
 		b.complete(c)
 		require.NoError(t, c.Close(t.Context()))
 	}
 	if b.db != nil {
 		require.NoError(t, b.db.Close(t.Context()))
 	}
-	t.Logf("%d transfers, %d checks", b.next.Load(), b.checks.Load())
+	t.Logf("%d transfers, %d checks, subscribers took in %d epochs and began %d times anew", b.next.Load(), b.checks.Load(), b.followed.Load(), b.anew.Load())
 }
 
 func bankStatements(list ...string) func(*bank, *pgx.Conn) error {
@@ -192,6 +227,13 @@ func (b *bank) round(name string, disturb func() error) {
 					}
 				}
 			}, uint64(100+i))
+		}()
+	}
+	for i, copied := range b.copies {
+		readers.Add(1)
+		go func() {
+			defer readers.Done()
+			b.work(name, func(ctx context.Context, c *pgx.Conn, _ *rand.Rand) error { return b.follow(ctx, c, copied, done) }, uint64(200+i))
 		}()
 	}
 	<-half
@@ -315,7 +357,7 @@ func (b *bank) read(ctx context.Context, c *pgx.Conn, r *rand.Rand) error {
 	if r.IntN(2) == 0 {
 		return b.check(ctx, c, bankChecks[r.IntN(len(bankChecks))])
 	}
-	return pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
+	err := pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
 		var first, again int64
 		if err := tx.QueryRow(ctx, "SELECT sum(id * balance) FROM accounts").Scan(&first); err != nil {
 			return err
@@ -331,6 +373,11 @@ func (b *bank) read(ctx context.Context, c *pgx.Conn, r *rand.Rand) error {
 		}
 		return nil
 	})
+	var pe *pgconn.PgError
+	if errors.As(err, &pe) && pe.Code == "40001" {
+		return nil // a view has got another query since the transaction began
+	}
+	return err
 }
 
 type bankQuerier interface {
@@ -356,10 +403,102 @@ func (b *bank) check(ctx context.Context, c bankQuerier, sql string) error {
 	return nil
 }
 
+// follow keeps a copy up to date by a subscription, until done is closed and the copy has everything. It goes on where it was, over crashes too;
+// a view that gets another query ends it, and the copy begins anew.
+func (b *bank) follow(ctx context.Context, c *pgx.Conn, copied *bankCopy, done <-chan struct{}) error {
+	defer c.Exec(ctx, "CLOSE ALL") //nolint:errcheck // of a connection that may be gone
+	for open := false; ; {
+		if !open {
+			q := "DECLARE c CURSOR WITH HOLD FOR SUBSCRIBE " + copied.relation + " WITH (PROGRESS)"
+			if copied.epoch > 0 {
+				q += fmt.Sprintf(" AS OF %d", copied.epoch)
+			}
+			if _, err := c.Exec(ctx, q); err != nil {
+				return err
+			}
+			open = true
+		}
+		last := false
+		select {
+		case <-done:
+			last = true
+		default:
+		}
+		results, err := c.PgConn().Exec(ctx, "FETCH ALL FROM c WITH (timeout = '100ms')").ReadAll()
+		var pe *pgconn.PgError
+		if errors.As(err, &pe) && pe.Code == "55000" && !b.crashed.Load() {
+			b.anew.Add(1)
+			copied.epoch = 0
+			clear(copied.rows)
+			if _, err := c.Exec(ctx, "CLOSE c"); err != nil {
+				return err
+			}
+			open = false
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		for _, row := range results[0].Rows {
+			if string(row[1]) == "t" {
+				copied.epoch = number64(string(row[0]))
+				b.followed.Add(1)
+				b.checkCopy(copied)
+				continue
+			}
+			copied.take(row)
+		}
+		if last || b.t.Failed() {
+			return nil
+		}
+	}
+}
+
+func (copied *bankCopy) take(row [][]byte) {
+	var columns []string
+	for _, v := range row[3:] {
+		if v == nil {
+			columns = append(columns, "NULL")
+		} else {
+			columns = append(columns, string(v))
+		}
+	}
+	key := strings.Join(columns, ",")
+	if copied.rows[key] += number64(string(row[2])); copied.rows[key] == 0 {
+		delete(copied.rows, key)
+	}
+}
+
+func (b *bank) checkCopy(copied *bankCopy) {
+	for key, n := range copied.rows {
+		if n != 1 || !bankFollowed[copied.relation](strings.Split(key, ",")) {
+			b.t.Errorf("subscriber to %s in epoch %d: row %s, %d times", copied.relation, copied.epoch, key, n)
+		}
+	}
+}
+
 // look runs all checks.
 func (b *bank) look(c *pgx.Conn, when string) {
 	for _, q := range bankChecks {
 		require.NoError(b.t, b.check(b.t.Context(), c, q), when)
+	}
+}
+
+// sameCopies checks the copies against the relations, which subscribers get a moment after everybody else: when the changes are kept.
+func (b *bank) sameCopies(c *pgx.Conn) {
+	done := make(chan struct{})
+	close(done)
+	for _, copied := range b.copies {
+		results, err := c.PgConn().Exec(b.t.Context(), "SELECT 0, '', 1, * FROM "+copied.relation).ReadAll()
+		require.NoError(b.t, err)
+		now := &bankCopy{rows: map[string]int64{}}
+		for _, row := range results[0].Rows {
+			now.take(row)
+		}
+		require.Eventually(b.t, func() bool {
+			return b.follow(b.t.Context(), c, copied, done) != nil || b.t.Failed() || maps.Equal(now.rows, copied.rows)
+		}, bankPatience, time.Millisecond, "copy of %s", copied.relation)
+		require.Equal(b.t, now.rows, copied.rows, "copy of %s", copied.relation)
 	}
 }
 
