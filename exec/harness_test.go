@@ -56,6 +56,7 @@ type testOptions struct {
 	noWAL     bool
 	backend   state.BackendType
 	now       func() time.Time // nil: the real clock
+	stateTTL  time.Duration    // of the views, 0: none
 }
 
 // definition is a relation as the catalog would keep it.
@@ -275,7 +276,7 @@ func (d *testDB) parse(text string) *sql.Query {
 }
 
 func (d *testDB) planOptions(id uint64, parallelism int) planner.Options {
-	return planner.Options{Catalog: d, Registry: functions.Builtins(), SearchPath: []string{"public"}, Relation: id, Parallelism: parallelism}
+	return planner.Options{Catalog: d, Registry: functions.Builtins(), SearchPath: []string{"public"}, Relation: id, Parallelism: parallelism, StateTTL: d.opts.stateTTL.Microseconds()}
 }
 
 // create defines a materialized view and starts its job without waiting.

@@ -280,7 +280,7 @@ func (t *subtask) build(parallelism int, byFrag map[int][]*subtask) error {
 		}
 		ctx := &op.Context{
 			Node: pn, InputTypes: inTypes, Subtask: t.number, Parallelism: parallelism, Groups: groups, Store: r.store, Lib: r.engine.cfg.Lib,
-			Env: env, Errors: &r.errors, Budget: r.engine.cfg.Shared.Operators, Cancelled: r.stopped, Now: r.now,
+			Env: env, Errors: &r.errors, Budget: r.engine.cfg.Shared.Operators, Cancelled: r.stopped, Now: r.now, Clock: r.engine.now,
 			Filling: r.backfill, Live: r.job.hasSources, Probe: r.probe,
 		}
 		var err error

@@ -118,6 +118,7 @@ func (ph *physical) asofJoin(n *node, want, need map[int]bool) *phys {
 		arrange(r, rk, lk, keys)
 	}
 	l, r = ph.coPartition(l, r, lk, rk, union(need, cols[0], cols[1]))
+	l, r = ph.expire(l, nil, lk), ph.expire(r, nil, rk)
 	all := appendAll(l.ids, r.ids)
 	keep := toSet(l.key)
 	var out, pos []int

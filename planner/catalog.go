@@ -145,7 +145,9 @@ type Options struct {
 	EmitOnClose bool
 	// AllowedLateness, in µs, is how much later than their watermarks tell windows close under EmitOnClose.
 	AllowedLateness int64
-	Database        string // the current database, for three-part names; "" accepts any
+	// StateTTL, in µs, is after what time without a change a job drops what it keeps, 0: never.
+	StateTTL int64
+	Database string // the current database, for three-part names; "" accepts any
 	// Relation is the id of the relation that a job's result becomes.
 	Relation uint64
 	// MaxRecursionIterations and MaxRecursionBytes bound recursive queries; 0 means the defaults.

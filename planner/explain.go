@@ -270,6 +270,12 @@ func (x *explainer) describe(n *plan.Node) (string, []string) {
 		t := n.Temporal
 		op := map[[2]bool]string{{true, false}: "<", {true, true}: "<=", {false, false}: ">=", {false, true}: ">"}[[2]bool{t.Leaves, t.After}]
 		return "Temporal Filter", []string{"Condition: now() " + op + " " + expr.String(t.Bound, cols), state("rows that will enter or leave")}
+	case plan.KindExpire:
+		per := "row"
+		if n.Expire.Groups {
+			per = columnList(in, n.Expire.GroupBy)
+		}
+		return "Expire", []string{"After: " + micros(n.Expire.TTL) + " without a change", "Per: " + per, state("all rows, by when they go")}
 	case plan.KindSession:
 		s := n.Session
 		kept := "all rows by key and time"
@@ -423,7 +429,11 @@ func (x *explainer) agg(n, in *plan.Node, state func(string) string) (string, []
 		closing = "Emit: when the watermark passes " + in.Schema[a.GroupBy[a.OnClose]].Name
 		keeps = "one entry per open window and group"
 	}
-	return title, []string{labelled("Group By", columnList(in, a.GroupBy)), labelled("Calls", callList(in, a.Calls)), closing, state(keeps)}
+	expire := ""
+	if a.TTL > 0 {
+		expire = "Expire: groups, after " + micros(a.TTL) + " without a change"
+	}
+	return title, []string{labelled("Group By", columnList(in, a.GroupBy)), labelled("Calls", callList(in, a.Calls)), closing, expire, state(keeps)}
 }
 
 // callList names the calls of an aggregation of in's rows.

@@ -84,7 +84,7 @@ func explainChange(t *testing.T, text string, o planner.Options) string {
 	return strings.Join(out, "\n") + "\n"
 }
 
-// TestExplain runs testdata/explain: "query" plans once, "stream" plans a job, "change" an INSERT, UPDATE or DELETE. Arguments: verbose, single, emit, off=(rules).
+// TestExplain runs testdata/explain: "query" plans once, "stream" plans a job, "change" an INSERT, UPDATE or DELETE. Arguments: verbose, single, emit, ttl, off=(rules).
 func TestExplain(t *testing.T) {
 	base := newOptions(t)
 	datadriven.Walk(t, "testdata/explain", func(t *testing.T, path string) {
@@ -110,6 +110,9 @@ func TestExplain(t *testing.T) {
 				p, err = planner.PlanQuery(q, o)
 			case "stream":
 				o.EmitOnClose = d.HasArg("emit")
+				if d.HasArg("ttl") {
+					o.StateTTL = 24 * 60 * 60 * 1_000_000
+				}
 				p, err = planner.PlanStream(q, o)
 			default:
 				t.Fatalf("unknown command %s", d.Cmd)

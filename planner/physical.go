@@ -47,6 +47,7 @@ type phys struct {
 	dist distKind
 	cols []int // of distHash
 	app  bool  // append only
+	ttl  bool  // what nobody changes goes by itself, see Options.StateTTL
 }
 
 func (p *phys) at(id int) int {
@@ -63,10 +64,11 @@ func (p *phys) has(id int) bool { return p.at(id) >= 0 }
 // node makes a plan node whose output columns are ids.
 func (ph *physical) node(kind plan.Kind, ids, key []int, ins ...*phys) *phys {
 	n := &plan.Node{Kind: kind}
+	p := &phys{n: n, ids: ids, key: dedup(key), nn: map[int]bool{}, wm: map[int]bool{}, ttl: len(ins) > 0}
 	for _, in := range ins {
 		n.Inputs = append(n.Inputs, in.n)
+		p.ttl = p.ttl && in.ttl
 	}
-	p := &phys{n: n, ids: ids, key: dedup(key), nn: map[int]bool{}, wm: map[int]bool{}}
 	for _, id := range ids {
 		n.Schema = append(n.Schema, types.Column{Name: ph.md.cols[id].name, Type: ph.md.typ(id)})
 	}
@@ -371,6 +373,7 @@ func (ph *physical) session(n *node, need map[int]bool) *phys {
 	} else {
 		in = ph.require(in, distHash, n.partition, need)
 	}
+	in = ph.expire(in, nil, n.partition)
 	p := ph.like(plan.KindSession, in, n.winStart, n.winEnd)
 	p.nn[n.winStart], p.nn[n.winEnd], p.nn[n.column] = true, true, true
 	p.n.Session = &plan.Session{Keys: in.positions(n.partition), Column: in.at(n.column), Gap: n.win.Size}
@@ -413,8 +416,17 @@ func (ph *physical) agg(n *node) *phys {
 		}
 		in = ph.require(in, distHash, n.group, need)
 	}
+	ttl := int64(0)
+	switch {
+	case n.global || in.ttl || !ph.expires():
+	case in.app:
+		ttl = ph.b.o.StateTTL
+	default:
+		in = ph.expire(in, n.group, n.group)
+	}
 	p := ph.node(plan.KindAgg, n.out(), n.group, in)
-	a := &plan.Agg{GroupBy: in.positions(n.group), Global: n.global, OnClose: -1, Calls: []plan.AggCall{}}
+	p.ttl = p.ttl || n.global || ttl > 0
+	a := &plan.Agg{GroupBy: in.positions(n.group), Global: n.global, OnClose: -1, TTL: ttl, Calls: []plan.AggCall{}}
 	for i, g := range n.group {
 		p.nn[g] = in.nn[g]
 		p.wm[g] = in.wm[g]
@@ -453,6 +465,7 @@ func (ph *physical) topN(n *node, need map[int]bool) *phys {
 	} else {
 		in = ph.require(in, distHash, n.group, need)
 	}
+	in = ph.expire(in, nil, n.group)
 	var ranks []int
 	for _, c := range n.over {
 		ranks = append(ranks, c.id)
@@ -573,6 +586,7 @@ func (ph *physical) over(n *node, need map[int]bool) *phys {
 	} else {
 		in = ph.require(in, distHash, n.partition, need)
 	}
+	in = ph.expire(in, nil, n.partition)
 	var made []int
 	o := &plan.Over{PartitionBy: in.positions(n.partition), Order: in.sortKeys(n.order), Backward: n.backward}
 	for _, c := range n.over {

@@ -136,6 +136,7 @@ func (ph *physical) join(n *node, want, need map[int]bool) *phys {
 		l, r, spread = ph.spread(n.jtype, l, r, keep)
 	} else {
 		l, r = ph.coPartition(l, r, lk, rk, keep)
+		l, r = ph.expire(l, nil, lk), ph.expire(r, nil, rk)
 	}
 	semi := n.jtype == plan.Semi || n.jtype == plan.Anti
 
@@ -340,6 +341,7 @@ func (ph *physical) coPartition(l, r *phys, lk, rk []int, need map[int]bool) (*p
 // spread brings the rows of a join without keys into several subtasks, where its type allows that: those of one side are spread, each subtask has all
 // of the other side.
 func (ph *physical) spread(t plan.JoinType, l, r *phys, need map[int]bool) (*phys, *phys, *plan.JoinSpread) {
+	l, r = ph.expireByKey(l, need), ph.expireByKey(r, need)
 	if !ph.cut || l.dist == distSingle && r.dist == distSingle {
 		return l, r, nil
 	}

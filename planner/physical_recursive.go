@@ -22,7 +22,7 @@ func (s *subPlan) input(n *node, want map[int]bool) *phys {
 	ph := s.ph
 	was, cut := ph.sub, ph.cut
 	ph.sub, ph.cut = nil, s.cut
-	p := ph.require(ph.build(n, want), distSingle, nil, want)
+	p := ph.expire(ph.require(ph.build(n, want), distSingle, nil, want), nil, nil)
 	ph.sub, ph.cut = was, cut
 	leaf := ph.node(plan.KindInput, p.ids, p.key)
 	leaf.nn, leaf.dist, leaf.app = copySet(p.nn), distSingle, true

@@ -196,7 +196,7 @@ func (ph *physical) values(n *node) *phys {
 		p.nn[key[0]] = true
 	}
 	p.n.Values = &plan.Values{Rows: rows}
-	p.dist, p.app = distSingle, true
+	p.dist, p.app, p.ttl = distSingle, true, true
 	return ph.seal(p)
 }
 
@@ -205,7 +205,7 @@ func (ph *physical) series(n *node) *phys {
 	p := ph.node(plan.KindSeries, append(append([]int(nil), n.cols...), row), []int{row})
 	p.nn[row] = true
 	p.n.Series = &plan.Series{Func: n.calls[0].Func, Args: n.calls[0].Args, Ordinality: n.ordinal != 0}
-	p.dist, p.app = distSingle, true
+	p.dist, p.app, p.ttl = distSingle, true, true
 	return ph.seal(p)
 }
 

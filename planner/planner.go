@@ -137,6 +137,9 @@ func (ph *physical) root(p *phys, cols []outCol) *phys {
 		} else {
 			p = ph.require(p, distHash, p.key, nil)
 		}
+		if ph.b.o.StateTTL > 0 && !p.ttl { // the rows of the view itself
+			p = ph.expiring(p, nil, p.key)
+		}
 	}
 	out := ph.like(kind, p)
 	ph.seal(out)

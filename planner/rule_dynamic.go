@@ -33,6 +33,7 @@ func (ph *physical) dynamicFilter(n *node, l, r *phys, conds []*expr.Expr, want,
 	column, scalar := xs.col(x), ys.col(y)
 	l, r = ph.compute(l, xs.ids, xs.exprs), ph.compute(r, ys.ids, ys.exprs)
 	need = union(need, []int{column, scalar})
+	l = ph.expireByKey(l, need)
 	r = ph.require(r, distSingle, nil, need)
 	spread := l.key
 	switch {

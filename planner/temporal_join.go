@@ -111,6 +111,9 @@ func (ph *physical) temporalJoin(n *node, want, need map[int]bool) *phys {
 		default:
 			l = ph.hashExactly(l, l.key, union(need, lk))
 		}
+		if !l.app {
+			l = ph.expire(l, nil, l.key)
+		}
 		for _, k := range point {
 			j.Point = append(j.Point, l.at(lk[k]))
 		}
@@ -130,6 +133,9 @@ func (ph *physical) temporalJoin(n *node, want, need map[int]bool) *phys {
 			arrange(r, rk, lk, keys)
 		}
 		l, r = ph.coPartition(l, r, lk, rk, union(need, lk, rk))
+		if !l.app {
+			l = ph.expire(l, nil, lk)
+		}
 		j.Spread = l.positions(lk)
 	}
 	all := appendAll(l.ids, r.ids)
@@ -165,7 +171,7 @@ func (ph *physical) temporalJoin(n *node, want, need map[int]bool) *phys {
 		p.nn[id] = l.nn[id] || r.nn[id] && n.jtype == plan.Inner
 		p.wm[id] = l.wm[id]
 	}
-	p.app = l.app
+	p.app, p.ttl = l.app, l.ttl
 	p.dist, p.cols = l.dist, l.cols
 	for _, c := range p.cols {
 		if !p.has(c) {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -160,7 +161,7 @@ func (d *dispatch) viewOptions(opts []sql.Option) (settings map[string]string, g
 		st, err := v.srv.table.find(o.Name)
 		if err != nil || st.scope != scopeJob {
 			return nil, nil, false, pgerr.Newf(pgerr.InvalidParameterValue, "unrecognized parameter %q", o.Name).At(o.Pos).
-				WithHint("A materialized view knows: allowed_lateness, background, parallelism, on_error, retention, retention_size, state.backend.type.")
+				WithHint("A materialized view knows: allowed_lateness, background, parallelism, on_error, retention, retention_size, state.backend.type, state_ttl.")
 		}
 		if settings[st.name], err = st.normalise(o.Value); err != nil {
 			return nil, nil, false, atPos(err, o.ValuePos)
@@ -280,17 +281,27 @@ func (d *dispatch) filled(j *exec.Job) error {
 // jobOptions sets what the planning of a view's job depends on.
 func jobOptions(o *planner.Options, st *sql.CreateMaterializedView, settings map[string]string) error {
 	o.EmitOnClose = st.EmitOnWindowClose
-	lateness, err := parseDuration(settings[settingLateness])
-	if err != nil {
+	if err := jobSpans(o, settings); err != nil {
 		return err
 	}
 	for _, opt := range st.Options {
-		if strings.EqualFold(opt.Name, settingLateness) && lateness > 0 && !st.EmitOnWindowClose {
+		if strings.EqualFold(opt.Name, settingLateness) && o.AllowedLateness > 0 && !st.EmitOnWindowClose {
 			return pgerr.Newf(pgerr.InvalidParameterValue, "allowed_lateness needs EMIT ON WINDOW CLOSE").At(opt.Pos).
 				WithHint("Views without it take late rows whenever they come.")
 		}
 	}
-	o.AllowedLateness = lateness.Microseconds()
+	return nil
+}
+
+// jobSpans sets the spans of time among the settings of a view's job. Views of older versions do not have all of them.
+func jobSpans(o *planner.Options, settings map[string]string) error {
+	for name, span := range map[string]*int64{settingLateness: &o.AllowedLateness, settingTTL: &o.StateTTL} {
+		d, err := parseDuration(cmp.Or(settings[name], "0"))
+		if err != nil {
+			return err
+		}
+		*span = d.Microseconds()
+	}
 	return nil
 }
 
@@ -327,6 +338,7 @@ const (
 	settingParallelism = "parallelism"
 	settingOnError     = "on_error"
 	settingLateness    = "allowed_lateness"
+	settingTTL         = "state_ttl"
 )
 
 // settingBackground marks, among the settings of a view, that nobody waits for its creation.

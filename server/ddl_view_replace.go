@@ -431,11 +431,9 @@ func (d *dispatch) planAgain(snap *catalog.Snapshot, cur *catalog.Object) (*cata
 	}
 	opts := d.ss.planOptions(snap, nil)
 	opts.SearchPath, opts.Catalog, opts.Relation = o.SearchPath, d.ss.srv.planCatalog(snap, o.SearchPath), o.ID
-	lateness, err := parseDuration(o.Settings[settingLateness])
-	if err != nil {
+	if err := jobSpans(&opts, o.Settings); err != nil {
 		return nil, err
 	}
-	opts.AllowedLateness = lateness.Microseconds()
 	if opts.Parallelism, err = strconv.Atoi(o.Settings[settingParallelism]); err != nil {
 		return nil, err
 	}

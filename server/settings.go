@@ -100,6 +100,7 @@ func settings() []setting {
 		{name: "streamdb.disabled_rules", doc: "Planner rules switched off, separated by commas."},
 		{name: settingParallelism, value: "0", scope: scopeJob, check: integer(0, state.DefaultMaxParallelism), doc: "Subtasks per fragment of new jobs; 0: the number of cores.", aliases: []string{"streaming_parallelism"}},
 		{name: settingOnError, value: "divert", scope: scopeJob, check: oneOf("divert", "raise"), doc: "Rows whose evaluation fails: divert to streamdb.errors, or raise when the view is read."},
+		{name: settingTTL, value: "0", scope: scopeJob, check: timeSpan, aliases: []string{"table.exec.state.ttl"}, doc: "After what time without a change a view drops the rows and groups that it keeps, and what it shows of them; 0: never."},
 		{name: settingLateness, value: "0", scope: scopeJob, check: timeSpan, doc: "How much later than their watermark tells the windows of a view with EMIT ON WINDOW CLOSE close."},
 		{name: settingRetention, value: "0", scope: scopeJob, check: timeSpan, doc: "How long new tables and materialized views keep their changes for SUBSCRIBE … AS OF; 0: not."},
 		{name: settingRetentionSize, value: "1GB", scope: scopeJob, check: memory, doc: "How much disk the changes kept of one of them may take; older ones go first."},

@@ -27,6 +27,7 @@ type aggOp struct {
 	calls    []aggCall
 	vars     [][]callVar // per group, when a call has a variable part
 	hasVar   bool
+	extra    int // words behind those of the calls, of whoever extends the operator
 	state    table
 	side     table
 	marks    markTable
@@ -87,6 +88,7 @@ const (
 	flagStored  = 1 << 33 // table 0 has an entry
 	flagUnsaved = 1 << 34 // is in unsaved
 	flagFailed  = 1 << 35 // what has been emitted is an error
+	flagQueued  = 1 << 36 // in the queue of what expires, as all stored groups are
 )
 
 const aggStateVersion = 1
@@ -119,7 +121,7 @@ func (o *aggOp) Open(ctx *Context) error {
 		o.old.Cols = append(o.old.Cols, &types.Vector{Type: c.Type})
 		o.fresh.Cols = append(o.fresh.Cols, &types.Vector{Type: c.Type})
 	}
-	o.groups = newGroupTable(o.keyTypes, words)
+	o.groups = newGroupTable(o.keyTypes, words+o.extra)
 	o.out = newOutBuf(o.node.Schema.Types())
 	o.oldErrs = map[int]error{}
 	o.ends, o.firstEnd = map[int64]*openWindow{}, math.MaxInt64

@@ -25,9 +25,14 @@ func New(node *plan.Node) (Operator, error) {
 		return &procTimeOp{base: b}, nil
 	case plan.KindTemporal:
 		return &temporalOp{base: b}, nil
+	case plan.KindExpire:
+		return &expireOp{base: b}, nil
 	case plan.KindSession:
 		return &sessionOp{base: b}, nil
 	case plan.KindAgg:
+		if node.Agg.TTL > 0 {
+			return &expiringAggOp{aggOp: aggOp{base: b}}, nil
+		}
 		return &aggOp{base: b}, nil
 	case plan.KindPartialAgg:
 		return &partialAggOp{base: b}, nil

@@ -61,6 +61,8 @@ type Context struct {
 	Live bool
 	// Probe opens a reader of a relation of the job by its key, for its stored columns. Only jobs have it.
 	Probe func(relation uint64, columns []int) (Probe, error)
+	// Clock returns what the engine's clock shows now; nil: only barriers tell.
+	Clock func() int64
 	// OneShot: a single final barrier; errors in rows end the query; no state survives.
 	OneShot bool
 	// Limits is the memory accounting operators' own caches report to.
@@ -78,6 +80,14 @@ type Probe interface {
 	// Get appends the row with the memcomparable key, whose columns have the hash, to cols. ok is false when there is none.
 	Get(hash uint64, key []byte, cols []*types.Vector) (ok bool, err error)
 	Close()
+}
+
+// time returns what the clock shows, at least now: an operator may not have seen a barrier for long, and what comes before one must not be taken for older than it is.
+func (c *Context) time(now int64) int64 {
+	if c.Clock == nil {
+		return now
+	}
+	return max(now, c.Clock())
 }
 
 // ErrorReporter diverts rows whose evaluation failed. The weight makes an error leave again when its cause is retracted.

@@ -57,6 +57,7 @@ const (
 	KindWindow       Kind = "window"        // (1) TUMBLE/HOP: input columns, window_start, window_end
 	KindProcTime     Kind = "proctime"      // (1) input columns, then the clock as of the last barrier, with its watermark
 	KindTemporal     Kind = "temporal"      // (1) filter by the clock: rows enter or leave when their time has come
+	KindExpire       Kind = "expire"        // (1) drops rows that have not been changed for a time
 	KindSession      Kind = "session"       // (1) SESSION: input columns, window_start, window_end
 	KindAgg          Kind = "agg"           // (1) hash aggregation; no aggregates = DISTINCT
 	KindPartialAgg   Kind = "partial_agg"   // (1) sums of the rows of a chunk, to be added up by the aggregation behind an exchange
@@ -100,6 +101,7 @@ type Node struct {
 	Window        *Window        `json:"window,omitempty"`
 	Session       *Session       `json:"session,omitempty"`
 	Temporal      *Temporal      `json:"temporal,omitempty"`
+	Expire        *Expire        `json:"expire,omitempty"`
 	Agg           *Agg           `json:"agg,omitempty"`
 	PartialAgg    *PartialAgg    `json:"partial_agg,omitempty"`
 	Join          *Join          `json:"join,omitempty"`
@@ -266,6 +268,15 @@ type Temporal struct {
 	After  bool       `json:"after,omitempty"`
 }
 
+// Expire drops rows TTL µs after their last change, with Groups those of a group of equal GroupBy together, after the last change of any. Retractions of rows
+// that were dropped go with them. Spread are the columns by which rows come to their subtask, of GroupBy if there are groups.
+type Expire struct {
+	TTL     int64 `json:"ttl"`
+	Groups  bool  `json:"groups,omitempty"`
+	GroupBy []int `json:"group_by,omitempty"`
+	Spread  []int `json:"spread"`
+}
+
 // Session assigns rows with equal Keys to sessions: rows whose Column is less than Gap µs after that of the row before belong to one. A session lasts
 // from its first row to Gap after its last one. Rows whose Column is NULL belong to none. With OnClose the rows of a session are emitted once, when
 // the watermark of Column has passed its end, and dropped; later rows that would belong to it are late rows.
@@ -303,6 +314,8 @@ type Agg struct {
 	Calls   []AggCall `json:"calls"`
 	Global  bool      `json:"global,omitempty"`
 	OnClose int       `json:"on_close"` // index into GroupBy, -1 = emit every epoch
+	// TTL, when set, is after how many µs without a change a group is dropped; the input is append-only.
+	TTL int64 `json:"ttl,omitempty"`
 }
 
 // PartialAgg groups the rows of a chunk by columns without keeping anything; output = group columns, then calls, then the columns Rest: those of the

@@ -211,7 +211,7 @@ func (r *runner) dir() string {
 
 func (r *runner) context(n *plan.Node) *op.Context {
 	ctx := &op.Context{
-		Node: n, Parallelism: 1, Lib: r.s.Lib, Env: &expr.Env{Format: types.DefaultFormat()}, Errors: r.errs, Groups: state.Range{To: maxParallelism},
+		Node: n, Parallelism: 1, Lib: r.s.Lib, Env: &expr.Env{Format: types.DefaultFormat()}, Errors: r.errs, Now: r.now, Groups: state.Range{To: maxParallelism},
 	}
 	for _, in := range n.Inputs {
 		ctx.InputTypes = append(ctx.InputTypes, in.Schema.Types())
