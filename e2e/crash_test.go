@@ -48,8 +48,8 @@ var crashPoints = []string{
 	"schema/logged=20%kill",
 }
 
-// crashSettings make checkpoints frequent.
-var crashSettings = []string{"execution.checkpointing.interval=200ms", "execution.checkpointing.min-pause=0s"}
+// crashSettings make checkpoints frequent, and have relations keep their changes for subscribers.
+var crashSettings = []string{"execution.checkpointing.interval=200ms", "execution.checkpointing.min-pause=0s", "retention=1h"}
 
 // TestCrash kills the server again and again while clients write and change the schema, a file grows and events are generated.
 func TestCrash(t *testing.T) {

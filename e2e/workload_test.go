@@ -61,10 +61,11 @@ type workload struct {
 	clicks  *clickFile
 	writers []*writer
 	schema  *schemaWriter
+	copies  []*subscriber
 }
 
 func newWorkload(t *testing.T, seed uint64) *workload {
-	w := &workload{t: t, clicks: &clickFile{path: filepath.Join(t.TempDir(), "clicks.json"), rng: rand.New(rand.NewPCG(seed, 1000))}, schema: newSchemaWriter(seed)}
+	w := &workload{t: t, clicks: &clickFile{path: filepath.Join(t.TempDir(), "clicks.json"), rng: rand.New(rand.NewPCG(seed, 1000))}, schema: newSchemaWriter(seed), copies: newSubscribers()}
 	for i := range writers {
 		w.writers = append(w.writers, newWriter(i, seed))
 	}
@@ -109,6 +110,9 @@ func (w *workload) run(p *process, stop <-chan struct{}) {
 	}
 	wg.Go(func() { w.schema.run(w.t, p, stop) })
 	wg.Go(func() { w.clicks.run(w.t, p, stop) })
+	for _, s := range w.copies {
+		wg.Go(func() { s.run(w.t, p, stop) })
+	}
 	wg.Wait()
 }
 
@@ -133,6 +137,11 @@ func (w *workload) check(c *client) {
 	require.Equal(w.t, "0", c.value(`SELECT count(*) FROM v_journal WHERE entries <> numbers OR last <> entries`), "journal rows lost or doubled")
 	w.checkWindows(c)
 	require.Empty(w.t, c.exec(`SELECT * FROM streamdb.errors`))
+	for _, s := range w.copies {
+		if s.relation != movingView {
+			s.check(w.t, c)
+		}
+	}
 }
 
 // checkWindows compares the windows, which go on growing, with the bids until the last that is in them.

@@ -10,8 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/stretchr/testify/require"
+
+	"github.com/streamdb/streamdb/server"
 )
 
 // changes removes the epochs from the rows of a subscription, which must ascend.
@@ -237,4 +241,96 @@ func TestSubscribePauseAndRecover(t *testing.T) {
 	require.Contains(t, pe.Message, "was started again from its last checkpoint")
 	s.fails("FETCH ALL FROM q WITH (timeout = '10s')", "55000", "")
 	require.Equal(t, []string{"2"}, w.rows("TABLE m"))
+}
+
+func TestSubscribeStreamsAsAStatement(t *testing.T) {
+	d := open(t)
+	w := d.connect()
+	w.must("CREATE TABLE t (id int PRIMARY KEY, v text)", "INSERT INTO t VALUES (1, 'a')")
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeExec, pgx.QueryExecModeCacheStatement} {
+		s := d.connect()
+		ctx, cancel := context.WithCancel(d.ctx)
+		rows, err := s.Query(ctx, "SUBSCRIBE t", mode)
+		require.NoError(t, err)
+		next := func() string {
+			require.True(t, rows.Next(), "%v", rows.Err())
+			var epoch, diff int64
+			var id int
+			var v string
+			require.NoError(t, rows.Scan(&epoch, &diff, &id, &v))
+			require.Positive(t, epoch)
+			return fmt.Sprint(diff, id, v)
+		}
+		require.Equal(t, "1 1 a", next())
+		w.must("UPDATE t SET v = 'b'")
+		require.Equal(t, "-1 1 a", next())
+		require.Equal(t, "1 1 b", next())
+		w.must("UPDATE t SET v = 'a'")
+		require.Equal(t, "-1 1 b", next())
+		cancel()
+		require.False(t, rows.Next() && rows.Next())
+		rows.Close()
+	}
+}
+
+func TestSubscribePagesOfAPortal(t *testing.T) {
+	d := open(t)
+	w := d.connect()
+	w.must("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t SELECT generate_series(1, 5)")
+	conn, err := d.srv.Dial(d.ctx, "", "")
+	require.NoError(t, err)
+	defer conn.Close() //nolint:errcheck // the test's
+	f := pgproto3.NewFrontend(conn, conn)
+	receive := func(until string) (rows int) {
+		t.Helper()
+		require.NoError(t, f.Flush())
+		for {
+			m, err := f.Receive()
+			require.NoError(t, err)
+			switch m := m.(type) {
+			case *pgproto3.DataRow:
+				rows++
+			case *pgproto3.ErrorResponse:
+				t.Fatal(m.Message)
+			}
+			if fmt.Sprintf("%T", m) == "*pgproto3."+until {
+				return rows
+			}
+		}
+	}
+	f.Send(&pgproto3.StartupMessage{ProtocolVersion: pgproto3.ProtocolVersionNumber, Parameters: map[string]string{"user": "streamdb", "database": "streamdb"}})
+	receive("ReadyForQuery")
+	f.Send(&pgproto3.Query{String: "BEGIN"})
+	receive("ReadyForQuery")
+	f.Send(&pgproto3.Parse{Query: "SUBSCRIBE t"})
+	f.Send(&pgproto3.Bind{DestinationPortal: "p"})
+	page := func() int {
+		f.Send(&pgproto3.Execute{Portal: "p", MaxRows: 3})
+		f.Send(&pgproto3.Flush{})
+		return receive("PortalSuspended")
+	}
+	require.Equal(t, 3, page())
+	require.Equal(t, 2, page()) // it does not wait for more
+	w.must("INSERT INTO t VALUES (6)")
+	require.Equal(t, 1, page())
+	f.Send(&pgproto3.Sync{})
+	receive("ReadyForQuery")
+	f.Send(&pgproto3.Query{String: "COMMIT"})
+	receive("ReadyForQuery")
+}
+
+func TestSubscribeCutsOffWhoIsTooSlow(t *testing.T) {
+	d := open(t, func(c *server.Config) { c.Memory = 64 << 20 })
+	s, w := d.connect(), d.connect()
+	s.must("CREATE TABLE t (id int, v text)", "CREATE MATERIALIZED VIEW m AS SELECT count(*) AS n FROM t",
+		"DECLARE c CURSOR WITH HOLD FOR SUBSCRIBE t", "DECLARE q CURSOR WITH HOLD FOR SUBSCRIBE (SELECT id + 1, v FROM t)", "FETCH ALL FROM c", "FETCH ALL FROM q")
+	for range 26 { // more than minChangeLog
+		w.must("INSERT INTO t SELECT g, repeat('x', 1000) FROM generate_series(1, 3000) g")
+	}
+	w.must("FLUSH")
+	require.Equal(t, []string{"78000"}, w.rows("TABLE m"))
+	s.fails("FETCH ALL FROM c", "53400", "")
+	s.fails("FETCH ALL FROM q", "53400", "")
+	s.must("CLOSE ALL", "DECLARE c CURSOR WITH HOLD FOR SUBSCRIBE m")
+	require.Equal(t, []string{"1|78000"}, changes(t, s.rows("FETCH ALL FROM c")))
 }
