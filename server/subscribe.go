@@ -422,7 +422,9 @@ func (d *dispatch) fetchChanges(st *sql.Fetch, p *portal) error {
 		given, err = p.sub.give(ctx, n, wait, emit)
 	}
 	if err != nil {
-		p.failed = context.Cause(ctx) == nil // what was not given is given by the next FETCH
+		if p.failed = context.Cause(ctx) == nil; p.failed { // otherwise what was not given is given by the next FETCH
+			p.sub.close()
+		}
 		return err
 	}
 	word := "FETCH "

@@ -259,7 +259,7 @@ func TestSubscribeStreamsAsAStatement(t *testing.T) {
 			var v string
 			require.NoError(t, rows.Scan(&epoch, &diff, &id, &v))
 			require.Positive(t, epoch)
-			return fmt.Sprint(diff, id, v)
+			return fmt.Sprintf("%d %d %s", diff, id, v)
 		}
 		require.Equal(t, "1 1 a", next())
 		w.must("UPDATE t SET v = 'b'")
