@@ -499,6 +499,9 @@ func (g *generator) query(outer []genColumn, want []kind) (string, []kind) {
 		sel, kinds := g.selectList(all, want)
 		return "WITH w (" + strings.Join(names, ", ") + ") AS (" + q + ") SELECT " + sel + " FROM " + text + ", " + from + g.where(all, nil), kinds
 	}
+	if g.depth == 1 && want == nil && g.r.IntN(10) == 0 {
+		return g.recursive()
+	}
 	from, cols := g.from(outer)
 	where := g.where(cols, outer)
 	switch k := g.r.IntN(12); {
@@ -546,6 +549,39 @@ func (g *generator) query(outer []genColumn, want []kind) (string, []kind) {
 	}
 	sel, ks := g.selectList(cols, want)
 	return "SELECT " + sel + " FROM " + from + where, ks
+}
+
+// recursive is a recursive query over the first columns of tables, which are integers.
+func (g *generator) recursive() (string, []kind) {
+	edges, starts := g.tables[g.r.IntN(len(g.tables))], g.tables[g.r.IntN(len(g.tables))]
+	to := "(e.a * 2 + 1) % 7"
+	if c := g.column(edges.columns[1:], kInt); c != "" {
+		to = "e." + c
+	}
+	if g.r.IntN(3) == 0 {
+		to += " + 1"
+	}
+	where := ""
+	if g.r.IntN(2) == 0 {
+		where = " AND " + g.simple(edges.columns, "e.")
+	}
+	join := g.one(" JOIN ", " JOIN ", " LEFT JOIN ") + edges.name + " e ON e.a = r.n" + where
+	tail := ""
+	if strings.HasPrefix(join, " LEFT") {
+		tail = " AND r.n IS NOT NULL"
+	}
+	if g.r.IntN(4) == 0 {
+		tail += " AND EXISTS (SELECT 1 FROM " + starts.name + " x WHERE x.a <> r.n)"
+	}
+	if g.r.IntN(2) == 0 {
+		return "WITH RECURSIVE r (n) AS (SELECT a FROM " + starts.name + " UNION SELECT " + to + " FROM r" + join + " WHERE r.n < 20" + tail + ") SELECT n FROM r", []kind{kInt}
+	}
+	union := g.one(" UNION ", " UNION ALL ")
+	q := "WITH RECURSIVE r (n, q) AS (SELECT a, 0 FROM " + starts.name + union + "SELECT " + to + ", q + 1 FROM r" + join + " WHERE q < 3" + tail + ") SELECT n, q"
+	if g.r.IntN(2) == 0 {
+		return q + " FROM r", []kind{kInt, kInt}
+	}
+	return q + ", count(*)::int FROM r GROUP BY n, q", []kind{kInt, kInt, kInt}
 }
 
 func (g *generator) selectList(cols []genColumn, want []kind) (string, []kind) {

@@ -317,6 +317,9 @@ func (x *explainer) describe(n *plan.Node) (string, []string) {
 			labelled("Order By", sortList(in, o.Order)), closingLine(in, o.OnClose), state("all rows of each partition, with their results"),
 		}
 	case plan.KindRecompute:
+		if r := n.Recompute.Sub.Recurse; r != nil && r.Live {
+			return "Recursion", []string{state("all rows of its inputs and the result; in memory those of the steps, made anew after a restart")}
+		}
 		return "Recompute", []string{"Reason: " + n.Recompute.Reason, state("all rows of its inputs; evaluated again in every epoch")}
 	case plan.KindRecurse:
 		if n.Recurse.All {

@@ -14,6 +14,7 @@ type subPlan struct {
 	cut    bool
 	works  map[int]bool
 	linear bool
+	row    int // number of a row of the working table
 	inputs []*phys
 }
 
@@ -72,6 +73,15 @@ func (ph *physical) recurse(n *node) *phys {
 	}
 	s := &subPlan{ph: ph, cut: ph.cut, works: map[int]bool{n.work: true}}
 	s.linear = s.linearIn(n.in[1])
+	live := ph.b.stream && s.linear && !ph.o.off(ruleLiveRecursion)
+	for _, in := range n.in {
+		in.walk(func(x *node) {
+			x.eachExpr(func(e *expr.Expr) *expr.Expr {
+				live = live && !ph.b.volatileExpr(e)
+				return e
+			})
+		})
+	}
 	if !s.linear {
 		n.in[1].walk(func(x *node) {
 			x.eachExpr(func(e *expr.Expr) *expr.Expr {
@@ -95,6 +105,15 @@ func (ph *physical) recurse(n *node) *phys {
 		Name: n.name, Base: base.n, Step: step.n, Width: len(n.cols), All: n.all, Keep: ph.b.stream, Linear: s.linear,
 		MaxIterations: ph.b.o.MaxRecursionIterations, MaxBytes: ph.b.o.MaxRecursionBytes,
 	}
+	if live && !n.all {
+		at := step.at(s.row)
+		sub.n.Recurse.Source, live = &at, at >= 0 && identicalEquals(sub.n.Schema)
+	}
+	if sub.n.Recurse.Live = live; live {
+		ph.o.fire(ruleLiveRecursion)
+	} else {
+		sub.n.Recurse.Source = nil
+	}
 	if sub.n.Recurse.MaxIterations == 0 {
 		sub.n.Recurse.MaxIterations = DefaultMaxRecursionIterations
 	}
@@ -105,6 +124,26 @@ func (ph *physical) recurse(n *node) *phys {
 	p.n.Recompute = &plan.Recompute{Sub: sub.n, Reason: "WITH RECURSIVE", Numbered: n.all}
 	p.dist, p.app = distSingle, !ph.b.stream
 	return ph.seal(p)
+}
+
+// identicalEquals reports whether equal values of the columns look the same.
+func identicalEquals(s types.Schema) bool {
+	for _, c := range s {
+		t := c.Type
+		if e, ok := t.Elem(); ok {
+			t = e
+		}
+		switch t.Kind() {
+		case types.KindInt, types.KindBool:
+		case types.KindString:
+			if t.OID == types.OIDBpchar || t.OID == types.OIDJSONB {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+	return true
 }
 
 // inOrder makes the columns ids the first ones of p, in that order.
@@ -120,6 +159,11 @@ func (ph *physical) inOrder(p *phys, ids []int) *phys {
 // working is the leaf that emits the rows of the last iteration.
 func (ph *physical) working(n *node) *phys {
 	row := ph.md.add("?row?", types.Int8)
+	if ph.sub.row == 0 {
+		ph.sub.row = row
+	} else {
+		ph.sub.row = -1 // there are two
+	}
 	p := ph.node(plan.KindWork, append(append([]int(nil), n.cols...), row), []int{row})
 	p.nn[row] = true
 	p.dist, p.app = distSingle, ph.sub.linear

@@ -22,3 +22,6 @@ func LowerOrderLimits(chain, block int) (restore func()) {
 	orderedChain, orderBlockRows = uint32(chain), block
 	return func() { orderedChain, orderBlockRows = oldChain, oldBlock }
 }
+
+// RecursionFed returns how many rows of inputs and working tables a recursion that is kept up to date has been fed.
+func RecursionFed(o Operator) int64 { return o.(*recomputeOp).live.fed }

@@ -26,6 +26,11 @@ type recomputeOp struct {
 	delta   rowDelta
 	out     *outBuf
 	key     []byte
+
+	live        *liveRecursion // see there; nil: the sub-plan is evaluated again
+	pending     map[int][]*types.Chunk
+	pendingRows int
+	large       bool // it is too large for that
 }
 
 var _ Operator = (*recomputeOp)(nil)
@@ -55,6 +60,7 @@ func (o *recomputeOp) Process(port int, c *types.Chunk, _ Emitter) error {
 		}
 		o.dirty = true
 	}
+	o.remember(port, c)
 	return nil
 }
 
@@ -78,6 +84,7 @@ func addCount(t *table, node *plan.Node, kg uint16, key []byte, w int64) error {
 }
 
 func (o *recomputeOp) Barrier(_ checkpoint.Barrier, out Emitter) error {
+	defer o.spare()
 	if !o.dirty {
 		return nil
 	}
@@ -86,8 +93,26 @@ func (o *recomputeOp) Barrier(_ checkpoint.Barrier, out Emitter) error {
 		return o.run(out)
 	}
 	var now rowDelta
-	failed := o.evaluate(&now)
+	var failed error
+	switch {
+	case o.live != nil:
+		failed = o.advance()
+		if o.pending, o.pendingRows = nil, 0; failed == nil {
+			return o.show(out)
+		}
+		o.delta = rowDelta{}
+	case !o.large && o.node.Recompute.Sub.Kind == plan.KindRecurse && o.node.Recompute.Sub.Recurse.Live:
+		failed = o.catchUp(&now)
+	default:
+		failed = o.evaluate(&now)
+	}
+	if o.large = o.large || o.live != nil && o.live.large; o.large && o.live != nil {
+		o.letGo()
+		now = rowDelta{}
+		failed = o.evaluate(&now)
+	}
 	if failed != nil {
+		o.letGo()
 		if pgerr.CodeOf(failed) == pgerr.QueryCanceled {
 			return failed
 		}
@@ -126,6 +151,11 @@ func (o *recomputeOp) Barrier(_ checkpoint.Barrier, out Emitter) error {
 			o.delta.add(o.key, 1)
 		}
 	}
+	return o.show(out)
+}
+
+// show emits the changes of the output and keeps it.
+func (o *recomputeOp) show(out Emitter) error {
 	for _, k := range o.delta.order {
 		if w := o.delta.weight[k]; w != 0 {
 			if err := addCount(&o.output, o.node, o.kg, []byte(k), w); err != nil {

@@ -65,6 +65,16 @@ func runRecursion(n *plan.Node, ctx *Context, inputs func(*plan.Node, Emitter) e
 	return r.iterate(inputs)
 }
 
+func errEndless(s *plan.Recurse) error {
+	return pgerr.Newf(pgerr.ProgramLimitExceeded, "recursive query \"%s\" did not end after %d iterations", s.Name, s.MaxIterations).
+		WithHint("Limit the depth in its WHERE clause, use UNION instead of UNION ALL to stop at rows that are known, or raise max_recursion_iterations.")
+}
+
+func errTooLarge(s *plan.Recurse) error {
+	return pgerr.Newf(pgerr.ProgramLimitExceeded, "recursive query \"%s\" needs more than %d bytes of memory", s.Name, s.MaxBytes).
+		WithHint("Limit the depth in its WHERE clause, use UNION instead of UNION ALL to stop at rows that are known, or raise max_recursion_memory.")
+}
+
 func (r *recursion) iterate(inputs func(*plan.Node, Emitter) error) error {
 	ctx := *r.ctx
 	ctx.OneShot, ctx.Store = false, nil
@@ -75,8 +85,7 @@ func (r *recursion) iterate(inputs func(*plan.Node, Emitter) error) error {
 	}
 	for n := int64(1); r.next.n > 0; n++ {
 		if n > r.spec.MaxIterations {
-			return pgerr.Newf(pgerr.ProgramLimitExceeded, "recursive query \"%s\" did not end after %d iterations", r.spec.Name, r.spec.MaxIterations).
-				WithHint("Limit the depth in its WHERE clause, use UNION instead of UNION ALL to stop at rows that are known, or raise max_recursion_iterations.")
+			return errEndless(r.spec)
 		}
 		if r.ctx.Cancelled != nil && r.ctx.Cancelled() {
 			return pgerr.Newf(pgerr.QueryCanceled, "canceling statement due to user request")
@@ -177,8 +186,7 @@ func (r *recursion) add(cols []*types.Vector, i int) error {
 		held = r.next.bytes
 	}
 	if held > r.spec.MaxBytes {
-		return pgerr.Newf(pgerr.ProgramLimitExceeded, "recursive query \"%s\" needs more than %d bytes of memory", r.spec.Name, r.spec.MaxBytes).
-			WithHint("Limit the depth in its WHERE clause, use UNION instead of UNION ALL to stop at rows that are known, or raise max_recursion_memory.")
+		return errTooLarge(r.spec)
 	}
 	r.rows++
 	r.next.add(cols, i, r.rows)

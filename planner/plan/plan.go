@@ -544,7 +544,10 @@ type Recurse struct {
 	All   bool   `json:"all,omitempty"`  // UNION ALL: equal rows are kept
 	Keep  bool   `json:"keep,omitempty"` // the reader keeps the rows in memory
 	// Linear: the rows that follow from two rows are those that follow from either.
-	Linear        bool  `json:"linear,omitempty"`
+	Linear bool `json:"linear,omitempty"`
+	// Live: the result is kept up to date from changes. Source, set with UNION, is the output column of Step with the number of the row that each row follows from.
+	Live          bool  `json:"live,omitempty"`
+	Source        *int  `json:"source,omitempty"`
 	MaxIterations int64 `json:"max_iterations"`
 	MaxBytes      int64 `json:"max_bytes"`
 }
