@@ -58,7 +58,8 @@ type node struct {
 	cond  *expr.Expr   // filter, join, apply; nil = true; asof: equalities
 	exprs []*expr.Expr // project, parallel to cols
 
-	jtype plan.JoinType // join, apply, asof
+	jtype  plan.JoinType // join, apply, asof
+	placed *placedJoin   // join: where reorder_joins has put it
 
 	group  []int // agg, topn
 	global bool  // agg: exactly one row

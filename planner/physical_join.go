@@ -106,6 +106,7 @@ func hashType(a, c types.OID) (types.OID, bool) {
 func (ph *physical) join(n *node, want, need map[int]bool) *phys {
 	keys, rest := ph.joinKeys(n.cond, toSet(n.in[0].out()), toSet(n.in[1].out()))
 	l, r := ph.build(n.in[0], need), ph.build(n.in[1], need)
+	below := n.placed.built(l, r)
 	if len(keys) == 0 {
 		if p := ph.dynamicFilter(n, l, r, rest, want, need); p != nil {
 			return p
@@ -116,7 +117,7 @@ func (ph *physical) join(n *node, want, need map[int]bool) *phys {
 	l, lk = ph.keyColumns(l, keys, func(k joinKey) *expr.Expr { return k.l })
 	r, rk = ph.keyColumns(r, keys, func(k joinKey) *expr.Expr { return k.r })
 	var lc, rc [2]int
-	keep := union(need, lk, rk)
+	keep := union(need, lk, rk, below)
 	if rng != nil {
 		l, lc = ph.rangeColumns(l, rng, func(b *joinBound) *expr.Expr { return b.l })
 		r, rc = ph.rangeColumns(r, rng, func(b *joinBound) *expr.Expr { return b.r })
@@ -146,7 +147,11 @@ func (ph *physical) join(n *node, want, need map[int]bool) *phys {
 	if semi {
 		visible = l.ids
 	}
-	inKey := toSet(key)
+	inKey := union(toSet(key), below)
+	if n.placed != nil && n.placed.of.root == n {
+		key = ph.keyAsWritten(n.placed.of.written, n.placed.of.keys)
+		inKey = toSet(key)
+	}
 	var out, pos []int
 	for i, id := range visible {
 		if want[id] || inKey[id] {
@@ -208,24 +213,34 @@ func (ph *physical) markPadded(p *phys) *phys {
 
 // joinedKey is the stream key of a join: both keys, or one side's when the other side has at most one partner for each row.
 func (ph *physical) joinedKey(t plan.JoinType, l, r *phys, lk, rk []int, keys []joinKey) []int {
-	subset := func(key, of []int) bool {
-		set := toSet(of)
-		for _, k := range key {
-			if !set[k] {
-				return false
-			}
-		}
-		return true
-	}
 	switch {
 	case t == plan.Semi || t == plan.Anti:
 		return l.key
-	case (t == plan.Inner || t == plan.Left) && subset(r.key, ph.fixed(rk, keys, func(k joinKey) *expr.Expr { return k.r })):
+	case t == plan.Left && ph.fixes(r.key, rk, keys, func(k joinKey) *expr.Expr { return k.r }):
 		return l.key
-	case (t == plan.Inner || t == plan.Right) && subset(l.key, ph.fixed(lk, keys, func(k joinKey) *expr.Expr { return k.l })):
+	case t == plan.Right && ph.fixes(l.key, lk, keys, func(k joinKey) *expr.Expr { return k.l }):
 		return r.key
+	case t == plan.Inner:
+		return ph.innerKey(l.key, r.key, lk, rk, keys)
 	}
 	return appendAll(l.key, r.key)
+}
+
+// innerKey is the key of an inner join of sides with the given keys.
+func (ph *physical) innerKey(l, r, lk, rk []int, keys []joinKey) []int {
+	switch {
+	case ph.fixes(r, rk, keys, func(k joinKey) *expr.Expr { return k.r }):
+		return l
+	case ph.fixes(l, lk, keys, func(k joinKey) *expr.Expr { return k.l }):
+		return r
+	}
+	return appendAll(l, r)
+}
+
+// fixes reports whether the equalities give values to all of a side's key: a row of the other side has at most one partner.
+func (ph *physical) fixes(key, cols []int, keys []joinKey, side func(joinKey) *expr.Expr) bool {
+	set := toSet(ph.fixed(cols, keys, side))
+	return !slices.ContainsFunc(key, func(k int) bool { return !set[k] })
 }
 
 // fixed returns the key columns of a side and the columns that follow from them: those under a widening conversion.

@@ -22,6 +22,7 @@ var rules = [...]rule{
 	{"merge_projects", false, (*optimizer).mergeProjects},
 	{"push_down_predicates", false, (*optimizer).pushPredicates},
 	{"merge_projects", false, (*optimizer).mergeProjects},
+	{"reorder_joins", false, (*optimizer).reorderJoins},
 	{"rank_filters", false, (*optimizer).rankFilters},
 	{"reverse_frames", false, (*optimizer).reverseFrames},
 	{"prune_columns", false, (*optimizer).pruneColumns},
