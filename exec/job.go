@@ -45,6 +45,8 @@ type JobSpec struct {
 	Format      *types.Format // text forms and time zone of expressions; nil: the defaults
 	Raise       bool          // on_error = raise: readers get the first error instead of a warning
 	Temporary   bool          // it belongs to a subscription: it takes part in no checkpoint, and its first failure ends it
+	// Adopt, when set, says what the first run takes over from the state of another job.
+	Adopt *Adoption
 	// Hidden: the relation of the plan's root is not known by its id before Engine.Swap.
 	Hidden bool
 	// Reads are hidden relations to read in the place of those known by their ids.
@@ -67,6 +69,7 @@ type Job struct {
 
 	parallelism atomic.Int32
 	raise       atomic.Bool
+	adopted     atomic.Bool // what there was to adopt was tried to be
 
 	status     atomic.Int32
 	published  atomic.Uint64 // newest epoch that readers may see
@@ -166,6 +169,20 @@ func (e *Engine) Swap(jobs []*Job) (old []*Job) {
 		e.rels[j.rel.ID] = j.rel
 	}
 	return old
+}
+
+// Checkpointed reports that the job has a completed checkpoint.
+func (j *Job) Checkpointed() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.completed != nil
+}
+
+// Adopts reports that the present run takes over state of another job.
+func (j *Job) Adopts() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.run != nil && j.run.adopted != nil
 }
 
 // Hidden reports that the job's relation is not the one that is known by its id: it is to take that one's place, or has lost its own.

@@ -29,7 +29,7 @@ func (j *Job) prepare() error {
 	if from != nil && r.attach(from.Epoch) {
 		copied := *from // the coordinator's own must not change
 		r.from, r.backfill, r.done = &copied, false, from.Epoch
-	} else {
+	} else if !r.adopt() {
 		r.join()
 	}
 	if err := r.restore(); err != nil {
@@ -71,6 +71,9 @@ func (j *Job) adopt(r *run) bool {
 // restore opens the state and what else a checkpoint holds. When it cannot be opened the job begins from its inputs.
 func (r *run) restore() error {
 	j := r.job
+	if r.adopted != nil {
+		return nil
+	}
 	store, err := r.open()
 	if err != nil && r.from != nil {
 		j.engine.cfg.Logger.Error().Err(err).Str("job", j.Spec.Name).Msg("checkpointed state cannot be opened: the view is computed again from its inputs")

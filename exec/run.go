@@ -33,6 +33,7 @@ type run struct {
 
 	store    *state.Store
 	from     *checkpoint.JobState // nil: from scratch
+	adopted  *adopted             // kept operators begin from this
 	backfill bool
 	readers  []*changelog.Reader // per input
 	pins     *Pinned             // during the backfill
@@ -310,8 +311,10 @@ func (r *run) first() error {
 		return err
 	}
 	r.pins = pins
-	for _, v := range pins.Versions {
-		r.toScan.Add(v.Rows)
+	for id, v := range pins.Versions {
+		if r.adopted == nil || r.reads(id) {
+			r.toScan.Add(v.Rows)
+		}
 	}
 	for filling := r.job.filling(); ; {
 		r.more.Store(false)
@@ -343,6 +346,18 @@ func (r *run) first() error {
 	}
 	r.engine.progress.notify()
 	return nil
+}
+
+// reads reports whether a scan that is to be filled reads the relation.
+func (r *run) reads(id uint64) bool {
+	for _, t := range r.subtasks {
+		for _, s := range t.scans {
+			if s.rel.ID == id && !s.kept {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (j *Job) caughtUpOnce() {
@@ -526,7 +541,7 @@ func (r *run) contract(n *plan.Node) *op.Contract {
 	c := r.contracts[n.ID]
 	if c == nil {
 		of := op.OfResumedJob
-		if r.backfill {
+		if r.backfill && (!r.adopted.has(n.ID) || r.adopted.kept.Roots[n.ID]) {
 			of = op.OfJob
 		}
 		if c = op.NewContract(n, of); c != nil {

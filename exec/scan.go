@@ -22,6 +22,7 @@ type scanLeaf struct {
 	share   int // this subtask takes chunks i with i % of == share
 	of      int
 	done    uint64
+	kept    bool // its readers go on from state: it gives what follows that, also while others are filled
 	columns []int
 	chunk   types.Chunk // columns picked from a log's chunk
 	rows    *versionScan
@@ -33,6 +34,9 @@ func (t *subtask) addScan(n *node, parallelism int) error {
 		return pgerr.Newf(pgerr.UndefinedTable, "relation %q does not exist", n.plan.Scan.Name)
 	}
 	s := &scanLeaf{node: n, rel: rel, task: t, share: t.index, of: parallelism, columns: n.plan.Scan.Columns, done: t.run.done}
+	if s.kept = t.run.adopted.has(n.plan.ID); s.kept {
+		s.done = t.run.adopted.from.Epoch
+	}
 	s.chunk.Cols = make([]*types.Vector, len(s.columns))
 	t.scans = append(t.scans, s)
 	return nil
@@ -43,7 +47,7 @@ func (s *scanLeaf) feed(b checkpoint.Barrier) error {
 	if s.node.plan.Scan.Probed {
 		return nil
 	}
-	if r.backfill {
+	if r.backfill && !s.kept {
 		return s.fill(b)
 	}
 	// The driver passes over epochs without changes when it answers a checkpoint with "unchanged": the log may have forgotten them.

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -78,18 +77,8 @@ func (t *subtask) addSource(n *node, parallelism int) error {
 		r.sources = append(r.sources, sn)
 	}
 	ts := n.plan.Schema.Types()
-	l := &sourceLeaf{node: n, task: t, source: sn, chunk: types.NewChunk(ts), ended: map[string][]byte{}, restored: map[string][]byte{}, restoredMarks: map[string]int64{}}
-	if r.from != nil {
-		prefix := fmt.Sprintf("%d/", n.plan.ID)
-		for k, pos := range r.from.Positions {
-			if id, ok := strings.CutPrefix(k, prefix); ok && splitOwner(id, parallelism) == t.index {
-				l.restored[id] = pos
-			}
-			if id, ok := strings.CutPrefix(k, markPrefix(n.plan)); ok && len(pos) == 8 && splitOwner(id, parallelism) == t.index {
-				l.restoredMarks[id] = int64(binary.BigEndian.Uint64(pos))
-			}
-		}
-	}
+	l := &sourceLeaf{node: n, task: t, source: sn, chunk: types.NewChunk(ts), ended: map[string][]byte{}}
+	l.restored, l.restoredMarks = r.restoredPositions(n.plan, func(split string) bool { return splitOwner(split, parallelism) == t.index })
 	sn.subs = append(sn.subs, l)
 	t.sources = append(t.sources, l)
 	return nil

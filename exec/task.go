@@ -27,6 +27,7 @@ type node struct {
 	task   *subtask
 	out    *counters
 	check  *op.ContractEdge
+	muted  bool        // a kept operator before its replay: its readers do not have what its changes are about
 	leaf   *sourceLeaf // whose event time the operator's watermarks tell, when its subtasks keep together
 }
 
@@ -38,7 +39,7 @@ type counters struct {
 // Emit implements op.Emitter.
 func (n *node) Emit(c *types.Chunk) error {
 	rows := c.Rows()
-	if rows == 0 {
+	if rows == 0 || n.muted {
 		return nil
 	}
 	n.check.Chunk(c)
@@ -267,7 +268,7 @@ func (t *subtask) build(parallelism int, byFrag map[int][]*subtask) error {
 	}
 	var make1 func(pn *plan.Node) (*node, error)
 	make1 = func(pn *plan.Node) (*node, error) {
-		n := &node{plan: pn, task: t, out: &counters{}, check: r.contract(pn).Edge()}
+		n := &node{plan: pn, task: t, out: &counters{}, check: r.contract(pn).Edge(), muted: r.adopted != nil && r.adopted.kept.Roots[pn.ID]}
 		var inTypes [][]types.Type
 		for i, in := range pn.Inputs {
 			c, err := make1(in)
@@ -293,7 +294,7 @@ func (t *subtask) build(parallelism int, byFrag map[int][]*subtask) error {
 			t.addExchange(n, byFrag[pn.Exchange.From])
 		case plan.KindValues, plan.KindSeries:
 			var l op.Leaf
-			if l, err = op.NewLeaf(pn); err == nil && t.index == 0 {
+			if l, err = op.NewLeaf(pn); err == nil && t.index == 0 && !r.adopted.has(pn.ID) {
 				t.leaves = append(t.leaves, leafNode{leaf: l, node: n, ctx: ctx})
 			}
 		case plan.KindMaterialize:
@@ -478,6 +479,11 @@ func (t *subtask) barrier(b checkpoint.Barrier) error {
 	for _, n := range t.nodes {
 		if n.op != nil {
 			if err := n.op.Barrier(b, n); err != nil {
+				return err
+			}
+		}
+		if n.muted {
+			if err := n.replay(); err != nil {
 				return err
 			}
 		}

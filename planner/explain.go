@@ -197,6 +197,12 @@ func labelled(label, text string) string {
 	return label + ": " + text
 }
 
+// OperatorTitle is what EXPLAIN calls an operator of a job.
+func OperatorTitle(n *plan.Node) string {
+	title, _ := (&explainer{job: true}).describe(n)
+	return title
+}
+
 // describe returns the title of an operator and its detail lines.
 func (x *explainer) describe(n *plan.Node) (string, []string) {
 	var in *plan.Node

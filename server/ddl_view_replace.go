@@ -16,6 +16,7 @@ import (
 	"github.com/streamdb/streamdb/exec"
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/planner"
+	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/sql"
 )
 
@@ -36,8 +37,10 @@ type replacement struct {
 }
 
 type replacedPart struct {
-	now *catalog.Object
-	job *exec.Job
+	now  *catalog.Object
+	was  uint64 // the job that it has now
+	kept *plan.Kept
+	job  *exec.Job
 }
 
 // maxReplaceRounds bounds how often a replacement begins again because what reads the view, or the view itself, was changed meanwhile.
@@ -85,14 +88,14 @@ func (d *dispatch) replaceView(st *sql.CreateMaterializedView, old *catalog.Obje
 
 // prepare plans all parts against the catalog as it is, and starts a job for each that has none for its plan. started is false when all have one.
 func (r *replacement) prepare() (started bool, err error) {
-	objects, err := r.plan()
+	planned, err := r.plan()
 	if err != nil {
 		return false, err
 	}
 	reads := r.d.ss.tx.hidden()
 	var parts []*replacedPart
-	for _, o := range objects {
-		p := &replacedPart{now: o}
+	for _, p := range planned {
+		o := p.now
 		i := slices.IndexFunc(r.parts, func(q *replacedPart) bool { return q.now.ID == o.ID })
 		// What reads the new job of another part gets a new one, too.
 		if i >= 0 && !started && bytes.Equal(r.parts[i].now.Plan, o.Plan) && maps.Equal(r.parts[i].now.Settings, o.Settings) {
@@ -127,17 +130,41 @@ func (r *replacement) start(p *replacedPart, reads map[uint64]*exec.Relation) er
 		return err
 	}
 	spec.Hidden, spec.Reads = true, reads
+	if from, ok := srv.engine.JobWithID(p.was); ok && p.kept != nil && srv.checkpointed(d.ctx, from) {
+		spec.Adopt = &exec.Adoption{From: from, Kept: p.kept}
+	}
 	if p.job, err = srv.engine.CreateJob(*spec, nil); err != nil {
 		return err
 	}
 	id := spec.ID
 	d.atRollback(func(context.Context) error { return srv.closeJob(id) })
+	if p.job.Adopts() {
+		var ops []string
+		for _, f := range spec.Plan.Fragments {
+			f.Root.Walk(func(n *plan.Node) {
+				if p.kept.Roots[n.ID] {
+					ops = append(ops, fmt.Sprintf("%s (operator %d)", planner.OperatorTitle(n), n.ID))
+				}
+			})
+		}
+		err = d.ss.notice("NOTICE", pgerr.SuccessfulCompletion, "operators of %s %q that keep their state, with all below them: %s", p.now.Kind, p.now.Name, strings.Join(ops, ", "))
+	}
 	p.job.Start()
-	return nil
+	return err
+}
+
+// checkpointed reports whether a job has a completed checkpoint, making one where it has none.
+func (s *Server) checkpointed(ctx context.Context, j *exec.Job) bool {
+	if !j.Checkpointed() {
+		if _, err := s.coord.Trigger(ctx, []uint64{j.Spec.ID}); err != nil {
+			return false // everything is read from the inputs then
+		}
+	}
+	return j.Checkpointed()
 }
 
 // plan returns the catalog's objects as they will be: the view's and those of what reads it, views and indexes.
-func (r *replacement) plan() ([]*catalog.Object, error) {
+func (r *replacement) plan() ([]*replacedPart, error) {
 	d := r.d
 	snap := d.ss.snapshot()
 	cur, ok := snap.Get(r.view)
@@ -167,7 +194,7 @@ func (r *replacement) plan() ([]*catalog.Object, error) {
 			return nil, err
 		}
 	}
-	out := []*catalog.Object{now}
+	out := []*replacedPart{{now: now, was: cur.JobID()}}
 	before, trial := snap, snap.With(now)
 	for _, o := range dependents {
 		if o.Kind == catalog.View {
@@ -175,7 +202,7 @@ func (r *replacement) plan() ([]*catalog.Object, error) {
 		} else if o.Plan != nil {
 			var c *catalog.Object
 			if c, err = d.planAgain(trial, o); err == nil {
-				out = append(out, c)
+				out = append(out, &replacedPart{now: c, was: o.JobID()})
 				trial = trial.With(c)
 			}
 		}
@@ -187,7 +214,28 @@ func (r *replacement) plan() ([]*catalog.Object, error) {
 				WithDetail("%s would not be what it is any more: %v.", d.describe(o), err).WithHint("Drop it first, and create it again afterwards.")
 		}
 	}
+	changed := func(id uint64) bool {
+		return slices.ContainsFunc(out, func(p *replacedPart) bool { return p.now.ID == id })
+	}
+	for _, p := range out {
+		old, _ := snap.Get(p.now.ID)
+		if err := p.keep(old, changed); err != nil {
+			return nil, err
+		}
+	}
 	return out, nil
+}
+
+// keep finds the operators whose state the new job can take over, and gives them the ids that they have in the old one.
+func (p *replacedPart) keep(old *catalog.Object, changed func(uint64) bool) error {
+	var was, is plan.Plan
+	if err := errors.Join(json.Unmarshal(old.Plan, &was), json.Unmarshal(p.now.Plan, &is)); err != nil {
+		return pgerr.Wrap(pgerr.DataCorrupted, err, "stored plan of %q is malformed", old.Name)
+	}
+	p.kept = is.Keep(&was, changed)
+	data, err := json.Marshal(&is)
+	p.now.Plan = data
+	return err
 }
 
 // define makes the view's object with the new query.

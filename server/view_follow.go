@@ -8,6 +8,7 @@ import (
 	"github.com/streamdb/streamdb/catalog"
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/planner"
+	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/sql"
 )
 
@@ -75,28 +76,8 @@ func (d *dispatch) meaning(snap *catalog.Snapshot, v *catalog.Object, text strin
 	if err := json.Unmarshal(data, &tree); err != nil {
 		return "", err
 	}
-	data, err = json.Marshal(nameless(tree))
+	data, err = json.Marshal(plan.Nameless(tree))
 	return string(data), err
-}
-
-// nameless removes names and positions in the text from a decoded plan.
-func nameless(v any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		for k, x := range v {
-			switch strings.ToLower(k) {
-			case "name", "pos", "names", "labels", "text":
-				delete(v, k)
-			default:
-				v[k] = nameless(x)
-			}
-		}
-	case []any:
-		for i, x := range v {
-			v[i] = nameless(x)
-		}
-	}
-	return v
 }
 
 // renamedIn replaces a name in a text of SQL wherever it stands as a name: as that of a function where calls says so, else as none of a function

@@ -42,6 +42,12 @@ type Operator interface {
 	Close() error
 }
 
+// Replayer is an operator that can put out again, from its state, all that it has put out since it began, consolidated. Replay is called between
+// a barrier and the first row behind it. plan.Node knows which operators can.
+type Replayer interface {
+	Replay(out Emitter) error
+}
+
 // Context is what an operator gets at Open.
 type Context struct {
 	Node        *plan.Node

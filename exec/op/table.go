@@ -15,6 +15,9 @@ import (
 // tablesPerNode is the number of state tables an operator may have: table id = node id × tablesPerNode + its number. Part of the state format.
 const tablesPerNode = 8
 
+// NodeOf returns the id of the operator that a state table belongs to.
+func NodeOf(table uint32) uint32 { return table / tablesPerNode }
+
 const (
 	orderedMode = state.Ordered
 	stagedMode  = state.Staged

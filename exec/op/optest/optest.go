@@ -375,6 +375,7 @@ func (r *runner) check(i int, e Epoch) {
 		require.NoError(r.t, err)
 		require.Equal(r.t, want, got, "%s epoch %d against the oracle, input %v", r.name, i, e.In)
 	}
+	r.replayed(got, i)
 	if e.Want != "" {
 		text := strings.TrimSpace(e.Want)
 		if text == "{}" {
@@ -394,6 +395,20 @@ func (r *runner) check(i int, e Epoch) {
 	if e.Late != 0 {
 		require.Equal(r.t, e.Late, r.errs.late, "epoch %d", i)
 	}
+}
+
+// replayed checks that operators which can put out all again, put out what they have.
+func (r *runner) replayed(want []string, epoch int) {
+	if !r.s.Node.Replayable() || !r.v.checkpoint {
+		return
+	}
+	again := newCollector(r.t, r.s.Node)
+	for _, t := range r.tasks {
+		o, ok := t.op.(op.Replayer)
+		require.True(r.t, ok)
+		require.NoError(r.t, o.Replay(again))
+	}
+	require.Equal(r.t, want, again.rows(), "%s epoch %d, put out again", r.name, epoch)
 }
 
 // oracle returns the sorted rows of the case's oracle over the accumulated inputs.

@@ -1,0 +1,81 @@
+package state
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+
+	"github.com/streamdb/streamdb/internal/pgerr"
+)
+
+// Extract copies the tables of a snapshot that keep names into files below opts.Dir. The result is for Open with the same folder, in which the
+// files are those of an earlier incarnation: they are removed when the state has been published for the first time.
+func Extract(ctx context.Context, opts Options, from *Snapshot, keep func(table uint32) bool) (out *Snapshot, err error) {
+	opts.Backend = BackendPebble
+	s, err := Open(ctx, opts, from)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	s.snapMu.Lock()
+	defer s.snapMu.Unlock()
+	w := &sstWriter{store: s, prefix: "kept"}
+	out = &Snapshot{Format: SnapshotFormat, Backend: BackendPebble, MaxParallelism: from.MaxParallelism, Entries: map[uint32]int64{}}
+	n := 0
+	err = s.eachEntry(ctx, func(key, val []byte) error {
+		if n++; n%ctxCheckEntries == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if len(key) < diskPrefix {
+			return pgerr.Newf(pgerr.DataCorrupted, "state key of %d bytes is too short", len(key))
+		}
+		table := binary.BigEndian.Uint32(key[groupBytes:])
+		if !keep(table) {
+			return nil
+		}
+		out.Entries[table]++
+		return w.add(key, val, false)
+	})
+	if err == nil {
+		err = w.finish()
+	}
+	if err != nil {
+		w.abort()
+		return nil, err
+	}
+	for _, h := range w.handles {
+		out.FullSize += h.Size
+	}
+	out.Deltas, out.NewBytes = w.handles, out.FullSize
+	return out, nil
+}
+
+// eachEntry calls f for all entries of a store that was just restored, in order of their keys, which are valid during the call.
+func (s *Store) eachEntry(ctx context.Context, f func(key, val []byte) error) (err error) {
+	if s.db == nil {
+		m, err := s.newMerger(ctx, s.chain.deltas)
+		if err != nil {
+			return err
+		}
+		for {
+			ok, err := m.next()
+			if err == nil && ok && !m.tomb {
+				err = f(m.key, m.val)
+			}
+			if err != nil || !ok {
+				return errors.Join(err, m.close())
+			}
+		}
+	}
+	it, err := s.cold.newIter(false)
+	if err != nil {
+		return err
+	}
+	for ok := it.First(); ok && err == nil; ok = it.Next() {
+		var val []byte
+		if val, err = it.ValueAndErr(); err == nil {
+			err = f(it.Key(), val)
+		}
+	}
+	return errors.Join(err, it.Error(), it.Close())
+}
