@@ -112,6 +112,36 @@ func (e *Engine) historyDir(r *Relation) string {
 	return filepath.Join(e.cfg.Dir, "history", strconv.FormatUint(id, 10))
 }
 
+// HistoryStats is what a relation keeps of its changes.
+type HistoryStats struct {
+	Relation         uint64
+	Name             string
+	Earliest, Newest uint64 // epochs that a subscription can go on from
+	Bytes            int64
+}
+
+// Histories returns what relations keep, in no order.
+func (e *Engine) Histories() []HistoryStats {
+	e.mu.Lock()
+	var hs []*history
+	for _, r := range e.rels {
+		if h := r.history.Load(); h != nil {
+			hs = append(hs, h)
+		}
+	}
+	e.mu.Unlock()
+	var out []HistoryStats
+	for _, h := range hs {
+		newest := (&historyFeed{h: h}).closed()
+		h.mu.Lock()
+		if h.state != historyNew {
+			out = append(out, HistoryStats{Relation: h.rel.ID, Name: h.rel.Name, Earliest: h.base, Newest: newest, Bytes: h.bytes})
+		}
+		h.mu.Unlock()
+	}
+	return out
+}
+
 // Retain has a relation keep its changes from now on, or otherwise than before, or no longer. Before Start what a former process kept is taken up;
 // from is then the epoch that the relation is restored to.
 func (e *Engine) Retain(r *Relation, keep Retention, from uint64) error {

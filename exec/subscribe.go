@@ -62,6 +62,7 @@ type Subscription struct {
 	rows    *versionScan
 
 	done    uint64            // everything up to this epoch was given
+	given   atomic.Uint64     // the same, for others
 	queue   []changelog.Entry // changes taken and not given
 	out     []*types.Chunk    // of the first of them
 	through uint64            // what was taken is complete up to here
@@ -373,8 +374,31 @@ func (s *Subscription) Next(ctx context.Context, wait time.Duration) (*Batch, er
 	}
 }
 
-// step returns what can be given at once, nil when that is nothing.
+// Given returns up to which epoch everything was given, or there was nothing to give, and for how long there has been a newer one. Safe for concurrent use.
+func (s *Subscription) Given() (epoch uint64, behind time.Duration) {
+	epoch = s.given.Load()
+	if s.feed.closed() <= epoch {
+		return epoch, 0
+	}
+	if since := s.engine.clock.openSince(epoch); !since.IsZero() {
+		behind = time.Since(since)
+	}
+	return epoch, behind
+}
+
+// step is next with a note of how far it is.
 func (s *Subscription) step() (*Batch, error) {
+	b, err := s.next()
+	if s.rows == nil {
+		if s.given.Store(s.done); len(s.queue) == 0 {
+			s.given.Store(s.through)
+		}
+	}
+	return b, err
+}
+
+// next returns what can be given at once, nil when that is nothing.
+func (s *Subscription) next() (*Batch, error) {
 	if s.rows != nil {
 		c, err := s.rows.next()
 		if err != nil {

@@ -95,6 +95,7 @@ type Server struct {
 	tables     sync.Map // uint64 → *tableState
 	sessions   sync.Map // int32 → *session
 	sequences  sync.Map // uint64 → *sequence
+	following  sync.Map // *subscription → nothing
 	channels   channels
 	locks      lockManager
 	started    time.Time

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/streamdb/streamdb/catalog"
@@ -116,11 +117,14 @@ func (ss *session) subscribed(st *sql.Subscribe) (*subscribed, error) {
 // subscription is a running SUBSCRIBE.
 type subscription struct {
 	*subscribed
-	sub   *exec.Subscription
-	chunk *types.Chunk // rows that are given
-	at    int          // so many of them were
-	mark  *types.Chunk // of progress, after chunk
-	ended bool
+	ss      *session
+	sub     *exec.Subscription
+	started time.Time
+	rows    atomic.Int64 // given
+	chunk   *types.Chunk // rows that are given
+	at      int          // so many of them were
+	mark    *types.Chunk // of progress, after chunk
+	ended   bool
 }
 
 // startSubscription begins what a SUBSCRIBE asks for.
@@ -139,11 +143,21 @@ func (d *dispatch) startSubscription(st *sql.Subscribe) (*subscription, error) {
 	}
 	ctx, cancel := d.untilStop()
 	defer cancel()
-	s := &subscription{subscribed: t}
+	s := &subscription{subscribed: t, ss: ss, started: time.Now()}
 	if t.obj == nil {
 		s.sub, err = d.subscribeQuery(ctx, t, o)
-		return s, err
+	} else {
+		s.sub, err = d.subscribeRelation(ctx, t, o)
 	}
+	if err == nil {
+		ss.srv.following.Store(s, struct{}{})
+	}
+	return s, err
+}
+
+// subscribeRelation reads a table or materialized view where it is.
+func (d *dispatch) subscribeRelation(ctx context.Context, t *subscribed, o exec.SubscribeOptions) (*exec.Subscription, error) {
+	ss := d.ss
 	if t.obj.Creating {
 		return nil, pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "materialized view %q is still being created", t.obj.Name).WithHint("WAIT for it first.")
 	}
@@ -154,8 +168,7 @@ func (d *dispatch) startSubscription(st *sql.Subscribe) (*subscription, error) {
 	o.Waits = func() error {
 		return ss.notice("NOTICE", pgerr.SuccessfulCompletion, "materialized view %q is paused: the subscription begins when it goes on", t.obj.Name)
 	}
-	s.sub, err = ss.srv.engine.Subscribe(ctx, rels[0], o)
-	return s, err
+	return ss.srv.engine.Subscribe(ctx, rels[0], o)
 }
 
 // subscribeQuery makes a query a job of the session.
@@ -285,6 +298,7 @@ func (s *subscription) give(ctx context.Context, n int64, wait time.Duration, em
 			return done, err
 		}
 		done += int64(k)
+		s.rows.Add(int64(k))
 		if s.at += k; s.at == s.chunk.Rows() {
 			s.chunk, s.at, s.mark = s.mark, 0, nil
 		}
@@ -346,7 +360,39 @@ func (s *subscription) framed(b *exec.Batch) *types.Chunk {
 	return c
 }
 
-func (s *subscription) close() { s.sub.Close() }
+func (s *subscription) close() {
+	s.ss.srv.following.Delete(s)
+	s.sub.Close()
+}
+
+func subscriptionsRelation(srv *Server) [][]types.Datum {
+	var rows [][]types.Datum
+	srv.following.Range(func(k, _ any) bool {
+		s := k.(*subscription) //nolint:forcetypeassert // only subscriptions are stored
+		id, name := types.NullDatum(types.Int8), types.NullDatum(types.Text)
+		if s.obj != nil {
+			id, name = int8d(int64(s.obj.ID)), text(s.obj.Name)
+		}
+		epoch, lag := s.sub.Given()
+		rows = append(rows, []types.Datum{
+			{Type: types.Int4, Int: int64(s.ss.params.ProcessID)}, id, name, int8d(int64(epoch)), int8d(lag.Milliseconds()), int8d(s.rows.Load()), timestamptz(s.started),
+		})
+		return true
+	})
+	return rows
+}
+
+func historiesRelation(srv *Server) [][]types.Datum {
+	var rows [][]types.Datum
+	for _, h := range srv.engine.Histories() {
+		name := h.Name
+		if o, ok := srv.catalog.Snapshot().Get(h.Relation); ok {
+			name = o.Name
+		}
+		rows = append(rows, []types.Datum{int8d(int64(h.Relation)), text(name), int8d(int64(h.Earliest)), int8d(int64(h.Newest)), int8d(h.Bytes)})
+	}
+	return rows
+}
 
 // declareSubscription runs DECLARE … CURSOR FOR SUBSCRIBE.
 func (d *dispatch) declareSubscription(st *sql.Declare) error {

@@ -334,3 +334,22 @@ func TestSubscribeCutsOffWhoIsTooSlow(t *testing.T) {
 	s.must("CLOSE ALL", "DECLARE c CURSOR WITH HOLD FOR SUBSCRIBE m")
 	require.Equal(t, []string{"1|78000"}, changes(t, s.rows("FETCH ALL FROM c")))
 }
+
+func TestSubscriptionsAndHistoriesAreShown(t *testing.T) {
+	d := open(t)
+	s, w := d.connect(), d.connect()
+	w.must("CREATE TABLE t (id int) WITH (retention = '1 hour')", "CREATE ROLE r", "INSERT INTO t VALUES (1)")
+	s.must("DECLARE c CURSOR WITH HOLD FOR SUBSCRIBE t", "DECLARE q CURSOR WITH HOLD FOR SUBSCRIBE (SELECT count(*) FROM t)", "FETCH ALL FROM c", "FETCH ALL FROM q")
+	const all = "SELECT name, rows, epoch > 0, lag_ms < 60000, relation_id > 0 FROM streamdb.subscriptions ORDER BY name"
+	require.Equal(t, []string{"t|1|t|t|t", "NULL|1|t|t|NULL"}, w.rows(all))
+	require.Equal(t, "t|t|t", w.row("SELECT name, earliest_epoch < newest_epoch, bytes > 0 FROM streamdb.histories"))
+	w.must("SET ROLE r")
+	require.Empty(t, w.rows(all))
+	s.must("CLOSE c")
+	require.Len(t, s.rows(all), 1)
+	require.NoError(t, s.Close(d.ctx))
+	w.must("RESET ROLE", "ALTER TABLE t RESET (retention)")
+	for len(w.rows(all)) > 0 {
+	}
+	require.Empty(t, w.rows("SELECT name FROM streamdb.histories"))
+}

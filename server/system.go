@@ -42,6 +42,9 @@ func streamdbRelations() []systemRelation {
 		rel(5, "late_rows", func(s *Server) [][]types.Datum { return errorsRelation(s, true) }, errorColumns()...),
 		rel(6, "sources", sourcesRelation, column("job_id", i8), column("source", tx), column("split", tx), column("position", tx), column("lag", i8), column("idle", types.Bool)),
 		rel(7, "settings", settingsRelation, column("name", tx), column("setting", tx), column("scope", tx), column("description", tx)),
+		rel(8, "subscriptions", subscriptionsRelation, column("pid", types.Int4), column("relation_id", i8), column("name", tx), column("epoch", i8), column("lag_ms", i8),
+			column("rows", i8), column("started", tz)),
+		rel(9, "histories", historiesRelation, column("relation_id", i8), column("name", tx), column("earliest_epoch", i8), column("newest_epoch", i8), column("bytes", i8)),
 	}
 }
 

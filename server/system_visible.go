@@ -28,6 +28,10 @@ func (ss *session) mine(relation string, rows [][]types.Datum) [][]types.Datum {
 		if !has(catalog.RoleReadAllData) {
 			rows = slices.DeleteFunc(rows, func(row []types.Datum) bool { return !owns(row) })
 		}
+	case "subscriptions":
+		if !has(catalog.RoleReadAllStats) {
+			rows = slices.DeleteFunc(rows, func(row []types.Datum) bool { return int32(row[0].Int) != ss.params.ProcessID })
+		}
 	case "sources":
 		if !has(catalog.RoleReadAllStats) {
 			rows = slices.DeleteFunc(rows, func(row []types.Datum) bool { return !owns(row) })
