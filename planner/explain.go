@@ -491,6 +491,10 @@ func (x *explainer) join(n *plan.Node, state func(string) string) (string, []str
 		closing = "Forget: when both watermarks pass " + l.Schema[j.LeftKeys[*j.CloseKey]].Name
 		keeps = "rows of open windows of both inputs"
 	}
+	if j.Range != nil && j.Range.Expire {
+		closing = "Forget: rows that the watermarks of " + l.Schema[j.Range.Lower.Left].Name + " and " + r.Schema[j.Range.Lower.Right].Name + " leave no partner"
+		keeps = "rows of both inputs that may still find a partner"
+	}
 	return method + name, []string{labelled("Keys", keyPairs(l, r, j.LeftKeys, j.RightKeys, j.NullSafe)), labelled("Range", span), labelled("Condition", residual), closing, state(keeps)}
 }
 

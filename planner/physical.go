@@ -23,6 +23,7 @@ type physical struct {
 	shared  map[uint64]bool
 	forms   map[string]int // stored form of a fragment → its number
 	onClose int            // aggregations that emit on close
+	final   bool           // a join emits final rows
 	wanted  map[*node]*wantedOrder
 	notices []*pgerr.Error
 	sub     *subPlan // the recursive term that is being built

@@ -171,8 +171,10 @@ func (ph *physical) join(n *node, want, need map[int]bool) *phys {
 			j.NullSafe[i] = true
 		}
 	}
+	j.CloseKey = ph.closeKey(l, r, lk, rk)
 	if rng != nil {
 		j.Range = ph.rangeOf(rng, l, r, lc, rc, all)
+		j.Range.Expire = j.Range.Expire && j.CloseKey == nil
 	}
 	if cond := and(rest...); cond != nil {
 		j.Residual = ph.exprOver(cond, all)
@@ -180,7 +182,6 @@ func (ph *physical) join(n *node, want, need map[int]bool) *phys {
 	if len(out) < len(visible) {
 		j.Output = pos
 	}
-	j.CloseKey = ph.closeKey(l, r, lk, rk)
 	ph.lookups(n, j, keys, [2]*phys{l, r})
 	p.n.Join = j
 	ph.joinProperties(p, n.jtype, l, r, lk, rk)
@@ -314,6 +315,11 @@ func (ph *physical) joinProperties(p *phys, t plan.JoinType, l, r *phys, lk, rk 
 				p.wm[lk[i]], p.wm[rk[i]] = !padL, !padR && t != plan.Semi && t != plan.Anti
 			}
 		}
+	}
+	if rng := p.n.Join.Range; rng != nil && rng.Expire {
+		x, y := l.ids[rng.Lower.Left], r.ids[rng.Lower.Right]
+		p.wm[x], p.wm[y] = !padL, !padR && t != plan.Semi && t != plan.Anti
+		p.app = p.app || rng.OnClose
 	}
 	if l.dist == distSingle && (r.dist == distSingle || !ph.cut) {
 		p.dist = distSingle

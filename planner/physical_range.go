@@ -225,5 +225,9 @@ func (ph *physical) rangeOf(rng *joinRange, l, r *phys, lc, rc [2]int, all []int
 	}
 	out.Lower, out.Upper = of(0, rng.lower), of(1, rng.upper)
 	out.Cond = ph.exprOver(and(conds...), all)
+	if ph.b.stream && l.app && r.app && lc[0] == lc[1] && rc[0] == rc[1] && l.wm[lc[0]] && r.wm[rc[0]] {
+		out.Expire, out.OnClose = true, ph.b.o.EmitOnClose
+		ph.final = ph.final || out.OnClose
+	}
 	return out
 }

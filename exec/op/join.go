@@ -23,6 +23,7 @@ type joinOp struct {
 	pairs    bool    // matching pairs are output
 	search   [2]bool // rows may come that are there already
 	closing  joinClosing
+	expiry   joinExpiry
 	residual *expr.Program // with the range
 	rng      *joinRange    // nil for none
 	tally    [2]bool       // matches are counted for each row of the side
@@ -119,8 +120,9 @@ func (o *joinOp) Open(ctx *Context) error {
 	o.epoch = 1
 	o.marks.ports = 2
 	o.closing.init(o)
+	o.expiry.init(o)
 	for i := range 2 {
-		o.tally[i] = cond != nil && (o.shows[i] != showNever || o.closing.pads[i])
+		o.tally[i] = cond != nil && (o.shows[i] != showNever || o.closing.pads[i] || o.expiry.pads[i])
 		o.perRow = o.perRow || o.tally[i]
 		for k, c := range o.keys[i] {
 			if k >= len(j.NullSafe) || !j.NullSafe[k] {
@@ -142,11 +144,14 @@ func (o *joinOp) Open(ctx *Context) error {
 	if err := o.closing.open(ctx); err != nil {
 		return err
 	}
+	if err := o.expiry.open(ctx); err != nil {
+		return err
+	}
 	return o.st.restore()
 }
 
 // evictable reports whether rows need not be in memory.
-func (o *joinOp) evictable() bool { return !o.closing.on && o.node.Join.Spread == nil }
+func (o *joinOp) evictable() bool { return !o.closing.on && !o.expiry.on && o.node.Join.Spread == nil }
 
 // wants reports whether rows of a side are to be shown that have matches of the given weight.
 func (o *joinOp) wants(side int, matches int64) bool {
@@ -172,6 +177,9 @@ func (o *joinOp) Process(port int, c *types.Chunk, out Emitter) error {
 		if c, err = o.closing.dropLate(port, c); err != nil {
 			return err
 		}
+	}
+	if c, err = o.expiry.dropLate(port, c); err != nil {
+		return err
 	}
 	if c, err = o.dropNulls(port, c, out); err != nil {
 		return err
@@ -233,7 +241,7 @@ func (o *joinOp) dropNulls(port int, c *types.Chunk, out Emitter) (*types.Chunk,
 			o.sel = append(o.sel, uint16(r))
 			continue
 		}
-		if o.shows[port] == showUnmatched || o.closing.pads[port] {
+		if o.shows[port] == showUnmatched || o.closing.pads[port] || o.expiry.pads[port] {
 			if err := o.pad(port, c, r, c.Weight(r), out); err != nil {
 				return nil, err
 			}
@@ -278,6 +286,9 @@ func (o *joinOp) apply(g uint32, c *types.Chunk, r int, out Emitter) error {
 		}
 		if o.rng != nil {
 			o.rng.added(g, side, c, r, i)
+			if o.expiry.on {
+				o.expiry.list(side, c.Cols[o.expiry.column[side]].Int[r], i)
+			}
 		}
 	}
 	row := st.row(i)
@@ -519,6 +530,7 @@ func (o *joinOp) bury() error {
 
 func (o *joinOp) Watermark(port int, w Watermark, _ Emitter) error {
 	o.closing.watermark(port, w)
+	o.expiry.watermark(port, w)
 	for i, p := range o.output {
 		side := 0
 		if p >= o.width[0] {
@@ -534,6 +546,9 @@ func (o *joinOp) Watermark(port int, w Watermark, _ Emitter) error {
 				o.pend = append(o.pend, Watermark{Column: i, Value: v})
 			}
 			continue
+		}
+		if o.expiry.on && p == o.expiry.column[side] {
+			continue // kept rows come back into the output
 		}
 		if side == port && p == w.Column && keyIndex(o.node.WatermarkCols, i) >= 0 {
 			o.pend = append(o.pend, Watermark{Column: i, Value: w.Value})
@@ -565,6 +580,9 @@ func (o *joinOp) Barrier(b checkpoint.Barrier, out Emitter) error {
 	if err := o.closing.close(out); err != nil {
 		return err
 	}
+	if err := o.expiry.expire(out); err != nil {
+		return err
+	}
 	if err := o.flushPads(out); err != nil {
 		return err
 	}
@@ -574,6 +592,9 @@ func (o *joinOp) Barrier(b checkpoint.Barrier, out Emitter) error {
 		}
 	}
 	o.pend = o.pend[:0]
+	if err := o.expiry.promise(out); err != nil {
+		return err
+	}
 	o.epoch++
 	if o.epoch == 0 {
 		o.epoch = 1
@@ -588,6 +609,9 @@ func (o *joinOp) Barrier(b checkpoint.Barrier, out Emitter) error {
 			return err
 		}
 		if err := o.closing.save(); err != nil {
+			return err
+		}
+		if err := o.expiry.save(); err != nil {
 			return err
 		}
 		st.account()

@@ -97,10 +97,14 @@ func (j *joinClosing) watermark(port int, w Watermark) {
 
 // dropLate diverts rows of windows that have closed.
 func (j *joinClosing) dropLate(port int, c *types.Chunk) (*types.Chunk, error) {
-	col := c.Cols[j.o.keys[port][j.key]]
+	return divertLate(&j.o.base, c, c.Cols[j.o.keys[port][j.key]], j.mark, &j.sel, &j.rest)
+}
+
+// divertLate reports the rows whose value in col is below mark as late, and returns the others. Sel and rest are the caller's.
+func divertLate(b *base, c *types.Chunk, col *types.Vector, mark int64, sel *[]uint16, rest *types.Chunk) (*types.Chunk, error) {
 	late := false
 	for i := range c.Rows() {
-		if r := c.Row(i); col.Int[r] < j.mark && !col.IsNull(r) {
+		if r := c.Row(i); col.Int[r] < mark && !col.IsNull(r) {
 			late = true
 			break
 		}
@@ -108,22 +112,22 @@ func (j *joinClosing) dropLate(port int, c *types.Chunk) (*types.Chunk, error) {
 	if !late {
 		return c, nil
 	}
-	if j.sel == nil {
-		j.sel = make([]uint16, 0, types.MaxChunkRows)
+	if *sel == nil {
+		*sel = make([]uint16, 0, types.MaxChunkRows)
 	}
-	j.sel = j.sel[:0]
+	*sel = (*sel)[:0]
 	for i := range c.Rows() {
 		r := c.Row(i)
-		if col.IsNull(r) || col.Int[r] >= j.mark {
-			j.sel = append(j.sel, uint16(r))
+		if col.IsNull(r) || col.Int[r] >= mark {
+			*sel = append(*sel, uint16(r))
 			continue
 		}
-		if err := j.o.ctx.Errors.Late(j.o.node, c, r); err != nil {
+		if err := b.ctx.Errors.Late(b.node, c, r); err != nil {
 			return nil, err
 		}
 	}
-	j.rest = types.Chunk{Cols: c.Cols, N: c.N, Sel: j.sel, Weights: c.Weights}
-	return &j.rest, nil
+	*rest = types.Chunk{Cols: c.Cols, N: c.N, Sel: *sel, Weights: c.Weights}
+	return rest, nil
 }
 
 // close pads and drops the keys of the windows that the watermarks have passed since the last barrier.

@@ -203,6 +203,9 @@ func (s *joinState) remove(i uint32) error {
 		}
 	}
 	if s.o.rng != nil {
+		if err := s.o.expiry.removed(i, r); err != nil {
+			return err
+		}
 		if err := s.o.rng.removed(i, r, half(words[joinLength], side) == 1); err != nil {
 			return err
 		}
@@ -283,7 +286,8 @@ func (s *joinState) load(g uint32) error {
 	kg := keyGroup(s.o.ctx, words[rowHash])
 	for side := range s.tables {
 		err := s.tables[side].scan(kg, prefix, false, func(k, v []byte) (bool, error) {
-			return true, s.restoreRow(g, side, kg, k, v)
+			_, err := s.restoreRow(g, side, kg, k, v)
+			return true, err
 		})
 		if err != nil {
 			return err
@@ -293,14 +297,15 @@ func (s *joinState) load(g uint32) error {
 	return nil
 }
 
-func (s *joinState) restoreRow(g uint32, side int, kg uint16, k, v []byte) error {
+func (s *joinState) restoreRow(g uint32, side int, kg uint16, k, v []byte) (uint32, error) {
 	r := byteReader{b: v}
 	n, count, match := int(r.uvarint()), r.varint(), r.varint()
 	if r.bad || n > len(k) {
-		return errCorruptState(s.o.node)
+		return 0, errCorruptState(s.o.node)
 	}
 	words := s.groups.row(g)
-	row := s.row(s.add(g, words, side, k[n:], count))
+	i := s.add(g, words, side, k[n:], count)
+	row := s.row(i)
 	if row.kg = kg; s.owned(row) {
 		row.flags |= rowStored
 	}
@@ -309,7 +314,7 @@ func (s *joinState) restoreRow(g uint32, side int, kg uint16, k, v []byte) error
 		row.flags |= rowShown
 	}
 	words[joinCount+side] += uint64(count)
-	return nil
+	return i, nil
 }
 
 // settle derives what has been shown of a key whose rows were read from state: at the barrier before the checkpoint all was shown that had to be.
@@ -343,8 +348,12 @@ func (s *joinState) restore() error {
 				return err
 			}
 			for i, g := range grp {
-				if err := s.restoreRow(g, side, kgs[i], ks[i], vs[i]); err != nil {
+				row, err := s.restoreRow(g, side, kgs[i], ks[i], vs[i])
+				if err != nil {
 					return err
+				}
+				if s.o.expiry.on {
+					s.o.expiry.list(side, batch.Cols[s.o.expiry.column[side]].Int[i], row)
 				}
 			}
 			batch.Reset()
@@ -418,7 +427,7 @@ func (s *joinState) scanAll(side int, f func(kg uint16, key, val []byte) error) 
 func (s *joinState) account() {
 	n := s.groups.bytes() + s.rows.bytes() + int64(len(s.slabs))*joinRowBytes<<joinSlabBits + int64(len(s.index))*32
 	if s.o.rng != nil {
-		n += s.o.rng.bytes()
+		n += s.o.rng.bytes() + s.o.expiry.bytes()
 	}
 	s.o.ctx.Budget.Add(n - s.reported)
 	s.reported = n

@@ -211,3 +211,22 @@ func (s *rowOrder[K]) next(r *orderRange[K], dst []uint32) ([]uint32, bool) {
 	}
 	return dst, false
 }
+
+// takeBelow removes the rows whose keys are less than k, at most as many as dst has room for, and appends them to it.
+func (s *rowOrder[K]) takeBelow(k K, dst []uint32) []uint32 {
+	for len(s.blocks) > 0 && len(dst) < cap(dst) {
+		b := s.blocks[0]
+		n := min(b.place(k, 0), cap(dst)-len(dst))
+		if n == 0 {
+			break
+		}
+		dst = append(dst, b.rows[:n]...)
+		s.n -= n
+		if n == len(b.keys) {
+			s.blocks = s.blocks[1:]
+			continue
+		}
+		b.keys, b.rows = slices.Delete(b.keys, 0, n), slices.Delete(b.rows, 0, n)
+	}
+	return dst
+}

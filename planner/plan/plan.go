@@ -386,6 +386,11 @@ type JoinRange struct {
 	Cond  *expr.Expr `json:"cond"`            // the comparisons, over left++right columns
 	Lower *JoinBound `json:"lower,omitempty"` // Left >= Right + Offset
 	Upper *JoinBound `json:"upper,omitempty"` // Left <= Right + Offset
+	// Expire: both ends are on one time column of either side, on which a watermark arrives, and both inputs only grow. Rows are dropped when the
+	// watermark of the other side tells that they can find no partner any more; rows behind the watermark of their own side are late rows.
+	Expire bool `json:"expire,omitempty"`
+	// OnClose: rows without a partner are padded once, as they are dropped.
+	OnClose bool `json:"on_close,omitempty"`
 }
 
 // JoinBound is a comparison of columns of the two sides, of one type. Offset is for types that are kept as integers: of timestamps it is in µs, of
