@@ -18,15 +18,49 @@ const OptionIdleTimeout = "scan.watermark.idle-timeout"
 // DefaultIdleTimeout is the default of OptionIdleTimeout.
 const DefaultIdleTimeout = 30 * time.Second
 
-// commonOptions are those that every source has.
-var commonOptions = []Option{{
-	Name: OptionIdleTimeout, Default: DefaultIdleTimeout.String(), Check: func(v string) error { _, err := ParseIdleTimeout(v); return err },
-	Doc: "After this time without a row a split no longer holds the watermark back, for example 5s; 0: never.",
-}}
+// The options of watermark alignment, which every source has: a split whose watermark is more than OptionMaxDrift ahead of the slowest one rests. The slowest one is
+// looked for every OptionAlignInterval, among the splits of the source, or of all sources of the job with the same OptionAlignGroup.
+const (
+	OptionAlignGroup    = "scan.watermark.alignment.group"
+	OptionMaxDrift      = "scan.watermark.alignment.max-drift"
+	OptionAlignInterval = "scan.watermark.alignment.update-interval"
+)
 
-// ParseIdleTimeout reads a value of OptionIdleTimeout.
-func ParseIdleTimeout(v string) (time.Duration, error) {
-	d, err := time.ParseDuration(strings.ReplaceAll(v, " ", ""))
+// DefaultAlignInterval is the default of OptionAlignInterval.
+const DefaultAlignInterval = time.Second
+
+// commonOptions are those that every source has.
+var commonOptions = []Option{
+	{
+		Name: OptionIdleTimeout, Default: DefaultIdleTimeout.String(), Check: isSpan,
+		Doc: "After this time without a row a split no longer holds the watermark back, for example 5s; 0: never.",
+	},
+	{
+		Name: OptionMaxDrift, Check: isSpan,
+		Doc: "A split whose watermark is further ahead of the slowest one than this time rests, for example 1min. Without it splits are read as fast as they can be.",
+	},
+	{
+		Name: OptionAlignGroup, Check: func(string) error { return nil },
+		Doc: "Sources of one view with the same name here wait for each other's slowest split, others for that of their own.",
+	},
+	{
+		Name: OptionAlignInterval, Default: DefaultAlignInterval.String(), Check: isSpan,
+		Doc: "How often the slowest split is looked for.",
+	},
+}
+
+func isSpan(v string) error {
+	_, err := ParseSpan(v)
+	return err
+}
+
+// ParseSpan reads a length of time among the common options.
+func ParseSpan(v string) (time.Duration, error) {
+	v = strings.ReplaceAll(v, " ", "")
+	if minutes, ok := strings.CutSuffix(v, "min"); ok {
+		v = minutes + "m"
+	}
+	d, err := time.ParseDuration(v)
 	if err != nil || d < 0 {
 		return 0, pgerr.Newf(pgerr.InvalidParameterValue, "%q is not a length of time", v)
 	}
@@ -100,6 +134,11 @@ func (r *Registry) Validate(cfg *SourceConfig) error {
 	}
 	if err := checkOptions("connector \""+c.Name()+"\"", append(slices.Clone(c.Options()), commonOptions...), cfg.Options); err != nil {
 		return err
+	}
+	for _, name := range []string{OptionAlignGroup, OptionAlignInterval} {
+		if _, given := cfg.Options[name]; given && cfg.Options[OptionMaxDrift] == "" {
+			return pgerr.Newf(pgerr.InvalidParameterValue, "option \"%s\" needs \"%s\"", name, OptionMaxDrift)
+		}
 	}
 	switch {
 	case !c.NeedsEncode() && (cfg.Encode != "" || cfg.Format != "" && !strings.EqualFold(cfg.Format, FormatPlain)):

@@ -2,6 +2,7 @@ package exec
 
 import (
 	"math"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -37,10 +38,14 @@ func (r *run) alignSources() {
 			closing = closing || e.early
 		}
 	}
+	groups := map[string]*alignGroup{}
 	for _, t := range r.subtasks {
 		for _, l := range t.sources {
 			l.align.mark.Store(math.MinInt64)
 			l.watch()
+			if l.join(groups); l.group != nil {
+				continue
+			}
 			if w := watermarkAbove(l.node); w != nil && closing && len(l.source.subs) > 1 && inMicros(w.plan) {
 				l.align.on, w.leaf = true, l
 			}
@@ -58,12 +63,93 @@ func (l *sourceLeaf) watch() {
 	if !ok {
 		return
 	}
-	l.marks, l.marksNode, l.patience = m, w, connector.DefaultIdleTimeout
-	if v, ok := l.node.plan.Source.Options[connector.OptionIdleTimeout]; ok {
-		if d, err := connector.ParseIdleTimeout(v); err == nil { // checked when the source was made
-			l.patience = d
+	l.marks, l.marksNode = m, w
+	l.patience = l.span(connector.OptionIdleTimeout, connector.DefaultIdleTimeout)
+}
+
+// span returns the value of an option of the source.
+func (l *sourceLeaf) span(option string, usual time.Duration) time.Duration {
+	if v, ok := l.node.plan.Source.Options[option]; ok {
+		if d, err := connector.ParseSpan(v); err == nil { // checked when the source was made
+			return d
 		}
 	}
+	return usual
+}
+
+// alignGroup keeps splits together in event time where the user asks for it, those of one source or of several: the ones that are ahead rest.
+type alignGroup struct {
+	interval time.Duration
+	leaves   []*sourceLeaf
+	low      atomic.Int64 // the slowest watermark when it was last looked for, math.MaxInt64: there is none
+	next     atomic.Int64 // when to look again, ns of wall time
+}
+
+// join makes the source's splits part of a group, which is known by its name or the source's operator.
+func (l *sourceLeaf) join(groups map[string]*alignGroup) {
+	options := l.node.plan.Source.Options
+	if options[connector.OptionMaxDrift] == "" || l.marks == nil || !inMicros(l.marksNode.plan) {
+		return
+	}
+	name := "source " + strconv.FormatUint(uint64(l.node.plan.ID), 10)
+	if g := options[connector.OptionAlignGroup]; g != "" {
+		name = "group " + g
+	}
+	interval := l.span(connector.OptionAlignInterval, connector.DefaultAlignInterval)
+	g := groups[name]
+	if g == nil {
+		g = &alignGroup{interval: interval}
+		g.low.Store(math.MaxInt64)
+		groups[name] = g
+	}
+	g.interval = min(g.interval, interval)
+	g.leaves = append(g.leaves, l)
+	l.group, l.drift = g, l.span(connector.OptionMaxDrift, 0).Microseconds()
+	l.low.Store(math.MaxInt64)
+}
+
+// lowest returns the slowest watermark of the group, at most interval old. Any subtask looks.
+func (g *alignGroup) lowest() int64 {
+	now := time.Now().UnixNano()
+	if next := g.next.Load(); now < next || !g.next.CompareAndSwap(next, now+int64(g.interval)) {
+		return g.low.Load()
+	}
+	low := int64(math.MaxInt64)
+	for _, l := range g.leaves {
+		low = min(low, l.low.Load())
+	}
+	g.low.Store(low)
+	return low
+}
+
+// noteLow tells the group the slowest watermark of l's splits. Those that have none yet, are idle, or have ended hold nobody back.
+func (l *sourceLeaf) noteLow() {
+	if l.group == nil {
+		return
+	}
+	low := int64(math.MaxInt64)
+	for _, s := range l.readers {
+		if mark, ok := l.marks.SplitMark(s.mark); ok && !s.silent {
+			low = min(low, mark)
+		}
+	}
+	l.low.Store(low)
+}
+
+// rests reports whether a split is too far ahead of its group to be read.
+func (l *sourceLeaf) rests(s *splitReader) bool {
+	if l.group == nil {
+		return false
+	}
+	mark, ok := l.marks.SplitMark(s.mark)
+	if low := l.group.lowest(); ok && low < math.MaxInt64-l.drift && mark > low+l.drift {
+		s.rested = true
+		return true
+	}
+	if s.rested {
+		s.rested, s.rowAt = false, time.Now() // while it rested it was not idle
+	}
+	return false
 }
 
 // watermarkAbove returns the operator that derives the watermark of a source's rows.

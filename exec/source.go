@@ -44,6 +44,9 @@ type sourceLeaf struct {
 	assigned      bool        // has been told of its splits, or that it has none
 	caught        atomic.Bool // every split has been read to where it ended, or paused, at least once
 	align         alignment
+	group         *alignGroup // that its splits keep together with, nil: none
+	drift         int64       // by how much they may be ahead, in µs
+	low           atomic.Int64
 	// marks is the operator that derives the watermark of the rows, with its node; nil when the source has none.
 	marks     op.SplitWatermarker
 	marksNode *node
@@ -58,6 +61,7 @@ type splitReader struct {
 	mark   int       // its number for the watermark
 	rowAt  time.Time // when the last row came, or the split was opened
 	silent bool      // for so long that it does not hold the watermark back
+	rested bool      // was not read lately because it was ahead of others
 }
 
 func (t *subtask) addSource(n *node, parallelism int) error {
@@ -202,6 +206,7 @@ func (t *subtask) assign(as []splitAssignment) error {
 			l.checkEnd()
 			l.noteCaught()
 			l.noteRunning()
+			l.noteLow()
 		}
 	}
 	return nil
@@ -253,17 +258,21 @@ func (t *subtask) sourceReady() bool {
 			continue
 		}
 		for _, s := range l.readers {
-			if s.wakeAt.IsZero() {
+			at := s.wakeAt
+			if l.rests(s) {
+				at = time.Unix(0, l.group.next.Load())
+			}
+			if at.IsZero() {
 				return true
 			}
 			if now.IsZero() {
 				now = time.Now()
 			}
-			if !s.wakeAt.After(now) {
+			if !at.After(now) {
 				return true
 			}
-			if wake.IsZero() || s.wakeAt.Before(wake) {
-				wake = s.wakeAt
+			if wake.IsZero() || at.Before(wake) {
+				wake = at
 			}
 		}
 	}
@@ -286,6 +295,7 @@ func (t *subtask) pumpSources() error {
 			return err
 		}
 		l.noteRunning()
+		l.noteLow()
 	}
 	return nil
 }
@@ -295,7 +305,7 @@ func (l *sourceLeaf) pump() error {
 	for range len(l.readers) {
 		l.next = (l.next + 1) % len(l.readers)
 		s := l.readers[l.next]
-		if !s.wakeAt.IsZero() && s.wakeAt.After(time.Now()) {
+		if l.rests(s) || !s.wakeAt.IsZero() && s.wakeAt.After(time.Now()) {
 			continue
 		}
 		s.wakeAt = time.Time{}

@@ -63,6 +63,10 @@ func (d *dispatch) createSource(st *sql.CreateSource) error {
 	}
 	switch len(st.Watermarks) {
 	case 0:
+		if i := slices.IndexFunc(st.Options, func(o sql.Option) bool { return o.Name == connector.OptionMaxDrift }); i >= 0 {
+			return pgerr.Newf(pgerr.InvalidParameterValue, "option %q needs a watermark", connector.OptionMaxDrift).At(st.Options[i].Pos).
+				WithHint("Add WATERMARK FOR column AS .. to the columns.")
+		}
 	case 1:
 		wm := st.Watermarks[0]
 		i := o.Column(wm.Column)
