@@ -143,8 +143,10 @@ type Options struct {
 	// Parallelism 1 plans a job for a single subtask, without exchanges; any other value keeps it open.
 	Parallelism int
 	EmitOnClose bool
-	// AllowedLateness, in µs, is how much later than their watermarks tell windows close under EmitOnClose.
+	// AllowedLateness, in µs, is how much later than their watermarks tell windows close under EmitOnClose, and rows are late under DropLate.
 	AllowedLateness int64
+	// DropLate lets a job drop rows behind a watermark, without EmitOnClose too, where it need not keep others then.
+	DropLate bool
 	// StateTTL, in µs, is after what time without a change a job drops what it keeps, 0: never.
 	StateTTL int64
 	Database string // the current database, for three-part names; "" accepts any

@@ -318,9 +318,13 @@ func (x *explainer) describe(n *plan.Node) (string, []string) {
 		if o.Backward {
 			title = "Window Functions  (backward)"
 		}
+		kept := "all rows of each partition, with their results"
+		if o.Forget != nil {
+			kept = "rows that the watermark has not passed or that later ones read; late rows are dropped"
+		}
 		return title, []string{
 			"Calls: " + strings.Join(calls, ", "), labelled("Partition By", columnList(in, o.PartitionBy)),
-			labelled("Order By", sortList(in, o.Order)), closingLine(in, o.OnClose), state("all rows of each partition, with their results"),
+			labelled("Order By", sortList(in, o.Order)), closingLine(in, o.OnClose), state(kept),
 		}
 	case plan.KindRecompute:
 		if r := n.Recompute.Sub.Recurse; r != nil && r.Live {

@@ -84,7 +84,7 @@ func explainChange(t *testing.T, text string, o planner.Options) string {
 	return strings.Join(out, "\n") + "\n"
 }
 
-// TestExplain runs testdata/explain: "query" plans once, "stream" plans a job, "change" an INSERT, UPDATE or DELETE. Arguments: verbose, single, emit, ttl, off=(rules).
+// TestExplain runs testdata/explain: "query" plans once, "stream" plans a job, "change" an INSERT, UPDATE or DELETE. Arguments: verbose, single, emit, droplate, ttl, off=(rules).
 func TestExplain(t *testing.T) {
 	base := newOptions(t)
 	datadriven.Walk(t, "testdata/explain", func(t *testing.T, path string) {
@@ -109,7 +109,7 @@ func TestExplain(t *testing.T) {
 			case "query":
 				p, err = planner.PlanQuery(q, o)
 			case "stream":
-				o.EmitOnClose = d.HasArg("emit")
+				o.EmitOnClose, o.DropLate = d.HasArg("emit"), d.HasArg("droplate")
 				if d.HasArg("ttl") {
 					o.StateTTL = 24 * 60 * 60 * 1_000_000
 				}

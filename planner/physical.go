@@ -336,7 +336,7 @@ func (ph *physical) watermark(n *node, need map[int]bool) *phys {
 	p := ph.like(plan.KindWatermark, in)
 	p.wm[n.column] = true
 	p.n.Watermark = &plan.Watermark{Column: in.at(n.column), Expr: ph.expr(n.wmExpr, in)}
-	if late := ph.b.o.AllowedLateness; ph.b.o.EmitOnClose && late > 0 {
+	if late := ph.b.o.AllowedLateness; (ph.b.o.EmitOnClose || ph.b.o.DropLate) && late > 0 {
 		if p.n.Watermark.Lateness = late; ph.md.typ(n.column).OID == types.OIDDate {
 			p.n.Watermark.Lateness = (late + microsPerDay - 1) / microsPerDay * microsPerDay
 		}
@@ -605,6 +605,10 @@ func (ph *physical) over(n *node, need map[int]bool) *phys {
 	p.wm, p.app = keepMarks(in.wm, n.partition), !ph.b.stream && in.app
 	if k := n.order; len(k) > 0 && !k[0].desc && (!k[0].nullsFirst || in.nn[k[0].col]) && in.wm[k[0].col] && !looksAhead(n.over) {
 		p.wm[k[0].col] = true // a row changes those behind it only
+		if ph.b.stream && ph.b.o.DropLate && !ph.b.o.EmitOnClose && in.app {
+			at := in.at(k[0].col)
+			o.Forget = &at
+		}
 	}
 	if o.OnClose = ph.closing(in, n.partition); o.OnClose != nil {
 		p.app = true

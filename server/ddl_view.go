@@ -161,7 +161,7 @@ func (d *dispatch) viewOptions(opts []sql.Option) (settings map[string]string, g
 		st, err := v.srv.table.find(o.Name)
 		if err != nil || st.scope != scopeJob {
 			return nil, nil, false, pgerr.Newf(pgerr.InvalidParameterValue, "unrecognized parameter %q", o.Name).At(o.Pos).
-				WithHint("A materialized view knows: allowed_lateness, background, parallelism, on_error, retention, retention_size, state.backend.type, state_ttl.")
+				WithHint("A materialized view knows: allowed_lateness, background, late_rows, parallelism, on_error, retention, retention_size, state.backend.type, state_ttl.")
 		}
 		if settings[st.name], err = st.normalise(o.Value); err != nil {
 			return nil, nil, false, atPos(err, o.ValuePos)
@@ -281,20 +281,20 @@ func (d *dispatch) filled(j *exec.Job) error {
 // jobOptions sets what the planning of a view's job depends on.
 func jobOptions(o *planner.Options, st *sql.CreateMaterializedView, settings map[string]string) error {
 	o.EmitOnClose = st.EmitOnWindowClose
-	if err := jobSpans(o, settings); err != nil {
+	if err := jobSettings(o, settings); err != nil {
 		return err
 	}
 	for _, opt := range st.Options {
-		if strings.EqualFold(opt.Name, settingLateness) && o.AllowedLateness > 0 && !st.EmitOnWindowClose {
-			return pgerr.Newf(pgerr.InvalidParameterValue, "allowed_lateness needs EMIT ON WINDOW CLOSE").At(opt.Pos).
-				WithHint("Views without it take late rows whenever they come.")
+		if strings.EqualFold(opt.Name, settingLateness) && o.AllowedLateness > 0 && !st.EmitOnWindowClose && !o.DropLate {
+			return pgerr.Newf(pgerr.InvalidParameterValue, "allowed_lateness needs EMIT ON WINDOW CLOSE or late_rows = 'drop'").At(opt.Pos).
+				WithHint("Other views take late rows whenever they come.")
 		}
 	}
 	return nil
 }
 
-// jobSpans sets the spans of time among the settings of a view's job. Views of older versions do not have all of them.
-func jobSpans(o *planner.Options, settings map[string]string) error {
+// jobSettings sets what the settings of a view's job say about its plan. Views of older versions do not have all of them.
+func jobSettings(o *planner.Options, settings map[string]string) error {
 	for name, span := range map[string]*int64{settingLateness: &o.AllowedLateness, settingTTL: &o.StateTTL} {
 		d, err := parseDuration(cmp.Or(settings[name], "0"))
 		if err != nil {
@@ -302,6 +302,7 @@ func jobSpans(o *planner.Options, settings map[string]string) error {
 		}
 		*span = d.Microseconds()
 	}
+	o.DropLate = settings[settingLateRows] == "drop"
 	return nil
 }
 
@@ -339,6 +340,7 @@ const (
 	settingOnError     = "on_error"
 	settingLateness    = "allowed_lateness"
 	settingTTL         = "state_ttl"
+	settingLateRows    = "late_rows"
 )
 
 // settingBackground marks, among the settings of a view, that nobody waits for its creation.

@@ -479,7 +479,7 @@ func (d *dispatch) planAgain(snap *catalog.Snapshot, cur *catalog.Object) (*cata
 	}
 	opts := d.ss.planOptions(snap, nil)
 	opts.SearchPath, opts.Catalog, opts.Relation = o.SearchPath, d.ss.srv.planCatalog(snap, o.SearchPath), o.ID
-	if err := jobSpans(&opts, o.Settings); err != nil {
+	if err := jobSettings(&opts, o.Settings); err != nil {
 		return nil, err
 	}
 	if opts.Parallelism, err = strconv.Atoi(o.Settings[settingParallelism]); err != nil {

@@ -102,6 +102,7 @@ func settings() []setting {
 		{name: settingOnError, value: "divert", scope: scopeJob, check: oneOf("divert", "raise"), doc: "Rows whose evaluation fails: divert to streamdb.errors, or raise when the view is read."},
 		{name: settingTTL, value: "0", scope: scopeJob, check: timeSpan, aliases: []string{"table.exec.state.ttl"}, doc: "After what time without a change a view drops the rows and groups that it keeps, and what it shows of them; 0: never."},
 		{name: settingLateness, value: "0", scope: scopeJob, check: timeSpan, doc: "How much later than their watermark tells the windows of a view with EMIT ON WINDOW CLOSE close."},
+		{name: settingLateRows, value: "keep", scope: scopeJob, check: oneOf("keep", "drop"), doc: "Rows behind the watermark in views without EMIT ON WINDOW CLOSE: keep them, or drop them where window functions need not keep their state then."},
 		{name: settingRetention, value: "0", scope: scopeJob, check: timeSpan, doc: "How long new tables and materialized views keep their changes for SUBSCRIBE … AS OF; 0: not."},
 		{name: settingRetentionSize, value: "1GB", scope: scopeJob, check: memory, doc: "How much disk the changes kept of one of them may take; older ones go first."},
 		{name: "state.backend.type", value: string(state.BackendPebble), scope: scopeJob, check: backend, doc: "State of new jobs: pebble or memory.", aliases: []string{"state.backend"}},

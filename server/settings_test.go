@@ -16,7 +16,7 @@ var otherValue = map[string]string{
 	"default_transaction_read_only": "on", "extra_float_digits": "3", "idle_in_transaction_session_timeout": "5s", "IntervalStyle": "iso_8601", "lc_messages": "C.UTF-8",
 	"lc_monetary": "C.UTF-8", "lc_numeric": "C.UTF-8", "lc_time": "C.UTF-8", "lock_timeout": "5min", "search_path": "a, \"B c\"", "statement_timeout": "2s",
 	"synchronous_commit": "remote", "TimeZone": "Europe/Berlin", "background_ddl": "on", "streamdb.disabled_rules": "fold_constants", "parallelism": "3",
-	"on_error": "raise", "allowed_lateness": "7s", "state_ttl": "3d", "state.backend.type": "memory", "DateStyle": "ISO, MDY", "standard_conforming_strings": "on",
+	"on_error": "raise", "allowed_lateness": "7s", "late_rows": "drop", "state_ttl": "3d", "state.backend.type": "memory", "DateStyle": "ISO, MDY", "standard_conforming_strings": "on",
 	"execution.checkpointing.interval": "1min", "execution.checkpointing.min-pause": "1s", "execution.checkpointing.timeout": "3min",
 	"execution.checkpointing.tolerable-failed-checkpoints": "7",
 	"idle_session_timeout":                                 "7ms", "client_connection_check_interval": "7ms", "deadlock_timeout": "7ms", "tcp_user_timeout": "7ms",

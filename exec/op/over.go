@@ -24,6 +24,7 @@ type overOp struct {
 	out     *outBuf
 	marks   groupMarks
 	closing groupClosing
+	settled groupClosing // with Forget: rows behind the watermark are, as of the last barrier; see over_forget.go
 
 	back, ahead overReach
 	whole       bool // a function reads the partition as a whole
@@ -110,6 +111,9 @@ func (o *overOp) Open(ctx *Context) error {
 	if err := o.closing.open(&o.base, o.node.Over.OnClose); err != nil || o.closing.on {
 		return err
 	}
+	if err := o.settled.open(&o.base, o.node.Over.Forget); err != nil {
+		return err
+	}
 	return o.complete()
 }
 
@@ -164,6 +168,9 @@ func (o *overOp) complete() error {
 
 func (o *overOp) Process(_ int, c *types.Chunk, _ Emitter) error {
 	c, err := o.closing.dropLate(c)
+	if err == nil {
+		c, err = o.settled.dropLate(c)
+	}
 	if err != nil {
 		return err
 	}
@@ -212,9 +219,15 @@ func (o *overOp) Barrier(b checkpoint.Barrier, out Emitter) error {
 		if err := o.change(p, out); err != nil {
 			return err
 		}
+		if err := o.forget(p); err != nil {
+			return err
+		}
 		if err := o.cancelled(); err != nil {
 			return err
 		}
+	}
+	if err := o.settled.barrier(b, &o.rows, nil); err != nil {
+		return err
 	}
 	o.touched, o.dirty = o.touched[:0], o.dirty[:0]
 	clear(o.parts)
@@ -226,6 +239,7 @@ func (o *overOp) Barrier(b checkpoint.Barrier, out Emitter) error {
 
 func (o *overOp) Watermark(_ int, w Watermark, _ Emitter) error {
 	o.closing.watermark(w)
+	o.settled.watermark(w)
 	if slices.Contains(o.node.Over.PartitionBy, w.Column) || slices.Contains(o.node.WatermarkCols, w.Column) {
 		o.marks.set(w)
 	}
@@ -437,8 +451,15 @@ func (w *overWalk) run(start *sortedRow, out Emitter) error {
 	w.force, w.limit = 0, overSliceRows
 	o.anchored.off = true
 	follow := overFollowRows
-	from := start
-	for again := false; ; again = true {
+	from, again := start, false
+	if from == nil && o.settled.marked {
+		var err error
+		if from, err = o.lastSettled(w.p); err != nil {
+			return err
+		}
+		again = from != nil
+	}
+	for ; ; again = true {
 		s.reset()
 		if from == nil {
 			s.atStart = true

@@ -190,3 +190,29 @@ func TestTopNKeepsWhatCanBeShown(t *testing.T) {
 		require.Equal(t, c.want, h.Entries(n, 0), "%+v", c.top)
 	}
 }
+
+// TestTopNKeepsFirst keeps of each group of rows that are only added the one that is shown.
+func TestTopNKeepsFirst(t *testing.T) {
+	in := input([]int{0}, schema("id", types.Int4, "k", types.Int4, "at", types.Int4))
+	in.AppendOnly = true
+	for _, desc := range []bool{false, true} {
+		node := topNode(in, &plan.TopN{GroupBy: []int{1}, Order: []plan.SortKey{{Column: 2, Desc: desc}}, Limit: 1})
+		h := optest.NewHost(t, nil)
+		o := h.Open(node)
+		c := types.NewChunk(in.Schema.Types())
+		for e := range int64(10) {
+			c.Reset()
+			for i := range int64(100) {
+				n := e*100 + i
+				for k, x := range []int64{n, n % 7, n} {
+					c.Cols[k].Int = append(c.Cols[k].Int, x)
+				}
+				c.PushWeight(1)
+			}
+			require.NoError(t, o.Process(0, c, &discard{}))
+			h.Checkpoint(o, &discard{})
+			require.EqualValues(t, 7, h.Entries(node, 0))
+		}
+		require.NoError(t, o.Close())
+	}
+}

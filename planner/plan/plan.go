@@ -529,6 +529,9 @@ type Over struct {
 	OnClose     *int       `json:"on_close,omitempty"` // as of TopN, of PartitionBy
 	// Backward: order and frames are the opposite of the query's. Rows that are equal in Order are in descending order of the stream key.
 	Backward bool `json:"backward,omitempty"`
+	// Forget, when set, is the column of the first key of Order. It has a watermark, the input only grows and no function looks ahead: rows behind the watermark
+	// are late rows, and those that no later row reads are forgotten.
+	Forget *int `json:"forget,omitempty"`
 }
 
 // Recompute evaluates Sub (a one-shot plan whose KindInput leaves stand for the node's inputs) again per epoch and emits the difference.
