@@ -218,6 +218,8 @@ type PlannedConflict struct {
 	Where *expr.Expr
 	// OfTable: the table's own rule, not the statement's. It may change a row more than once, and asks nothing of a new row that another takes in.
 	OfTable bool
+	// Whole: Set is the proposed row as it is.
+	Whole bool
 }
 
 // procTimeName is what the column of PROCTIME() is called.

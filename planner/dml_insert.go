@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"slices"
+
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/sql"
 	"github.com/streamdb/streamdb/sql/expr"
@@ -326,6 +328,7 @@ func (b *binder) tableConflict(rel *Relation) (*PlannedConflict, error) {
 	if err := b.generate(rel, row); err != nil {
 		return nil, err
 	}
+	out.Whole = rel.OnConflict == ConflictOverwrite && !slices.ContainsFunc(rel.Columns, func(c RelColumn) bool { return c.Hidden })
 	ph := &physical{b: b, md: b.md}
 	for _, e := range row {
 		out.Set = append(out.Set, ph.exprOver(b.fold(e), appendAll(old, proposed)))

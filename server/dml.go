@@ -362,7 +362,9 @@ func (c *changer) insert(ch *types.Chunk, extra []*types.Vector, r int, current 
 		if oc != nil {
 			// Had it seen a row there, the statement would have done something else.
 			c.w.changes.SetAbsent(c.w.changes.Find(key))
-			c.touch(key)
+			if !oc.OfTable {
+				c.touch(key)
+			}
 		}
 		return c.returnRow(ch, extra, r)
 	}
@@ -374,7 +376,18 @@ func (c *changer) insert(ch *types.Chunk, extra []*types.Vector, r int, current 
 		return pgerr.Newf(pgerr.CardinalityViolation, "ON CONFLICT DO UPDATE command cannot affect row a second time").
 			WithHint("Ensure that no rows proposed for insertion within the same command have duplicate constrained values.")
 	}
-	return c.conflict(oc, append([]byte(nil), existing...), at, ch, r)
+	existing = append([]byte(nil), existing...)
+	if !oc.Whole {
+		return c.conflict(oc, existing, at, ch, r)
+	}
+	if err := c.verify(ch, r); err != nil {
+		return err
+	}
+	c.rows++
+	if err := c.replace(at, existing, key, row); err != nil {
+		return err
+	}
+	return c.returnRow(ch, extra, r)
 }
 
 // current returns the row at key as the statement sees it.
@@ -422,7 +435,9 @@ func (c *changer) conflict(oc *planner.PlannedConflict, existing, key []byte, pr
 	}
 	newKey, row := c.encode(next, 0)
 	c.rows++
-	c.touch(key)
+	if !oc.OfTable {
+		c.touch(key)
+	}
 	if err := c.replace(key, existing, newKey, row); err != nil {
 		return err
 	}
