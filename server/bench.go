@@ -18,8 +18,12 @@ import (
 // BenchOptions describe one measured run of a query.
 type BenchOptions struct {
 	SQL         string
-	Parallelism int  // subtasks per fragment; 0: the number of cores
-	Materialize bool // keep the result as a view does, instead of counting its rows
+	Parallelism int           // subtasks per fragment; 0: the number of cores
+	Materialize bool          // keep the result as a view does, instead of counting its rows
+	StateTTL    time.Duration // see the option state_ttl of views
+	// Watch is called after every so many rows of the sources, Every, when it is set.
+	Watch func(rows int64, m state.Metrics)
+	Every int64
 }
 
 // BenchResult is what a run did.
@@ -57,7 +61,7 @@ func (s *Server) RunBench(ctx context.Context, o BenchOptions) (res BenchResult,
 	id := firstBenchJob + uint64(time.Now().UnixMicro())
 	path := []string{"public"}
 	planned, err := planner.PlanStream(q, planner.Options{
-		Catalog: s.planCatalog(s.catalog.Snapshot(), path), Registry: s.registry, SearchPath: path, Parallelism: o.Parallelism, Relation: id,
+		Catalog: s.planCatalog(s.catalog.Snapshot(), path), Registry: s.registry, SearchPath: path, Parallelism: o.Parallelism, Relation: id, StateTTL: o.StateTTL.Microseconds(),
 		Env: &expr.Env{Format: types.DefaultFormat(), Database: databaseName, User: "streamdb", Catalog: s.catalogInfo()}, Database: databaseName,
 	})
 	if err != nil {
@@ -86,7 +90,12 @@ func (s *Server) RunBench(ctx context.Context, o BenchOptions) (res BenchResult,
 	j.Start()
 	tick := time.NewTicker(benchPoll)
 	defer tick.Stop()
+	next := o.Every
 	for !j.SourcesEnded() {
+		if rows := j.SourceRows(); o.Watch != nil && rows >= next {
+			o.Watch(rows, j.Metrics())
+			next = rows - rows%o.Every + o.Every
+		}
 		select {
 		case <-ctx.Done():
 			return res, context.Cause(ctx)

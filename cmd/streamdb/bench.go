@@ -26,6 +26,7 @@ type benchCmd struct {
 	Nexmark   benchNexmark   `cmd:"" help:"One query of the Nexmark benchmark, generator in process."`
 	Lookup    benchLookup    `cmd:"" help:"Point lookups on a view over the PostgreSQL protocol."`
 	Freshness benchFreshness `cmd:"" help:"Time from INSERT until the row is visible in a view."`
+	Bounded   benchBounded   `cmd:"" help:"State of windows, sessions and joins in time over a long stream."`
 	Memory    benchMemory    `cmd:"" help:"Memory of an aggregation over many groups."`
 	Copy      benchCopy      `cmd:"" help:"One COPY into a table."`
 }

@@ -94,6 +94,25 @@ func TestBenchOthers(t *testing.T) {
 	require.Positive(t, c.RowsPerSecond)
 }
 
+// The state of what closes, or leaves, does not grow with the stream.
+func TestBenchBounded(t *testing.T) {
+	a, out := testApp(t)
+	const rows = 200_000
+	c := &benchBounded{benchFlags: benchFlags{Memory: benchMemoryForTests, CheckpointInterval: 50 * time.Millisecond, JSON: true}, Query: "tumble,hop,session,interval", Rows: rows, Step: rows / 20, Parallelism: 2}
+	require.NoError(t, c.Run(a))
+	last := map[string]boundedResult{}
+	for dec := json.NewDecoder(out); dec.More(); {
+		var r boundedResult
+		require.NoError(t, dec.Decode(&r))
+		require.Less(t, r.StateRows, int64(rows/2), "%+v", r)
+		last[r.Query] = r
+	}
+	require.Len(t, last, 4)
+	for _, r := range last {
+		require.GreaterOrEqual(t, r.SourceRows, int64(rows*9/10))
+	}
+}
+
 // The demo shows rows, stops, and goes on where it was.
 func TestDemoOnce(t *testing.T) {
 	dir := t.TempDir()
