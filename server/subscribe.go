@@ -97,7 +97,7 @@ func (ss *session) subscribed(st *sql.Subscribe) (*subscribed, error) {
 		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "a subscription to a query cannot go on AS OF an epoch: its changes are not kept").At(st.AsOf.Pos).
 			WithHint("Create a materialized view of the query WITH (retention = '1 hour') and subscribe to that.")
 	}
-	q, err := planner.PlanQuery(t.query, ss.planOptions(ss.snapshot(), nil))
+	q, err := planner.PlanStream(t.query, ss.planOptions(ss.snapshot(), nil))
 	if err == nil && len(q.Params) > 0 {
 		err = pgerr.Newf(pgerr.UndefinedParameter, "there is no parameter $1")
 	}
@@ -182,6 +182,9 @@ func (d *dispatch) subscribeQuery(ctx context.Context, t *subscribed, o exec.Sub
 	opts := ss.planOptions(ss.snapshot(), nil)
 	opts.Relation = engine.TemporaryID()
 	if opts.Parallelism, err = strconv.Atoi(settings[settingParallelism]); err != nil {
+		return nil, err
+	}
+	if err := jobSettings(&opts, settings); err != nil {
 		return nil, err
 	}
 	backend, err := state.ParseBackend(settings["state.backend.type"])
