@@ -3,33 +3,78 @@ package exec
 import (
 	"fmt"
 	"sort"
+	"time"
 
+	"github.com/streamdb/streamdb/exec/op"
 	"github.com/streamdb/streamdb/state"
 )
 
-// OperatorStats is one operator of a running job, over all its subtasks.
+// OperatorStats is what one operator of a running job does: in one subtask, or in all of them.
 type OperatorStats struct {
-	ID                 uint32
-	Name               string
-	Fragment           int
-	Subtasks           int
-	RowsIn, RowsOut    int64
-	StateRows          int64
+	ID              uint32
+	Name            string
+	Fragment        int
+	Subtask         int // of SubtaskStats
+	Subtasks        int
+	RowsIn, RowsOut int64
+	StateRows       int64
+	// StateBytes is what the rows take in memory, and a share by their number of what the job has on disk.
 	StateBytes         int64
-	Busy, Backpressure float64 // 0 … 1
+	Busy, Backpressure float64       // 0 … 1; of the subtask, of several the greatest
+	BusyTime, Lifetime time.Duration // of the subtask: Busy is their ratio
 }
 
 // Operators lists the job's operators in plan order.
 func (j *Job) Operators() []OperatorStats {
+	var out []OperatorStats
+	index := map[uint32]int{}
+	for _, s := range j.SubtaskStats() {
+		i, ok := index[s.ID]
+		if !ok {
+			index[s.ID] = len(out)
+			s.Subtasks = 1
+			out = append(out, s)
+			continue
+		}
+		o := &out[i]
+		o.Subtasks++
+		o.RowsIn += s.RowsIn
+		o.RowsOut += s.RowsOut
+		o.StateRows += s.StateRows
+		o.StateBytes += s.StateBytes
+		o.Busy, o.Backpressure = max(o.Busy, s.Busy), max(o.Backpressure, s.Backpressure)
+	}
+	return out
+}
+
+// SubtaskStats lists the job's operators, subtask by subtask.
+func (j *Job) SubtaskStats() []OperatorStats {
 	j.mu.Lock()
 	r := j.run
 	j.mu.Unlock()
 	if r == nil {
 		return nil
 	}
-	m := j.Metrics()
+	type place struct {
+		operator uint32
+		subtask  int
+	}
+	stored := map[place]state.TableMetrics{}
+	var rows, bytes int64
+	if r.store != nil {
+		for _, t := range r.store.Tables() {
+			p := place{op.NodeOf(t.Table), t.Subtask}
+			if t.Table >= materializeTable {
+				p.operator = r.rootID()
+			}
+			s := stored[p]
+			s.Entries, s.Bytes = s.Entries+t.Entries, s.Bytes+t.Bytes
+			stored[p] = s
+			rows, bytes = rows+t.Entries, bytes+t.Bytes
+		}
+	}
+	rest := max(0, StateBytes(j.Metrics())-bytes)
 	var out []OperatorStats
-	index := map[uint32]int{}
 	for _, t := range r.subtasks {
 		back := 0.0
 		for _, e := range t.edges {
@@ -39,26 +84,28 @@ func (j *Job) Operators() []OperatorStats {
 				}
 			}
 		}
+		busy, life := t.busyTime()
 		for _, n := range t.nodes {
-			i, ok := index[n.plan.ID]
-			if !ok {
-				i = len(out)
-				index[n.plan.ID] = i
-				out = append(out, OperatorStats{ID: n.plan.ID, Name: string(n.plan.Kind), Fragment: t.frag.ID})
+			s := stored[place{n.plan.ID, t.number}]
+			o := OperatorStats{
+				ID: n.plan.ID, Name: string(n.plan.Kind), Fragment: t.frag.ID, Subtask: t.index, RowsIn: n.out.rowsIn.Load(), RowsOut: n.out.rowsOut.Load(),
+				StateRows: s.Entries, StateBytes: s.Bytes, Backpressure: back, BusyTime: busy, Lifetime: life,
 			}
-			o := &out[i]
-			o.Subtasks++
-			o.RowsIn += n.out.rowsIn.Load()
-			o.RowsOut += n.out.rowsOut.Load()
-			o.Busy = max(o.Busy, t.busyRatio())
-			o.Backpressure = max(o.Backpressure, back)
+			if rows > 0 {
+				o.StateBytes += int64(float64(rest) * float64(s.Entries) / float64(rows))
+			}
+			if life > 0 {
+				o.Busy = float64(busy) / float64(life)
+			}
+			out = append(out, o)
 		}
 	}
-	if len(out) > 0 {
-		// State is counted per job; it is shown at the root.
-		out[len(out)-1].StateRows, out[len(out)-1].StateBytes = m.LiveEntries, StateBytes(m)
-	}
 	return out
+}
+
+func (r *run) rootID() uint32 {
+	fs := r.job.Spec.Plan.Fragments
+	return fs[len(fs)-1].Root.ID
 }
 
 // SplitStats is one split of a source as a job reads it.

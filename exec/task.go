@@ -394,17 +394,18 @@ func (t *subtask) take(wait bool) (ch int, m message, ok, closed bool) {
 	return ch, m, ok, closed
 }
 
-// busyRatio is the share of its life that the subtask did not wait for input.
-func (t *subtask) busyRatio() float64 {
+// busyTime is how long the subtask did not wait for input, and how long it has lived.
+func (t *subtask) busyTime() (busy, life time.Duration) {
 	began := t.began.Load()
 	if began == 0 {
-		return 0
+		return 0, 0
 	}
 	idle, now := t.waited.Load(), time.Now().UnixNano()
 	if since := t.waiting.Load(); since != 0 {
 		idle += now - since
 	}
-	return min(1, max(0, 1-float64(idle)/float64(max(1, now-began))))
+	life = time.Duration(max(1, now-began))
+	return min(life, max(0, life-time.Duration(idle))), life
 }
 
 func (t *subtask) handle(ch int, m message) error {

@@ -77,6 +77,12 @@ func (x *explainer) node(n *plan.Node, depth int) {
 		title += fmt.Sprintf("  (id=%d)", n.ID)
 	}
 	title += x.actual(n)
+	var subtasks []Running
+	if x.Running != nil {
+		if subtasks = x.Running.Operators[n.ID]; len(subtasks) > 0 {
+			title += " (" + x.Running.text(sum(subtasks)) + ")"
+		}
+	}
 	prefix := ""
 	if depth > 0 {
 		prefix = "->  "
@@ -100,6 +106,9 @@ func (x *explainer) node(n *plan.Node, depth int) {
 		}
 	}
 	if x.Verbose {
+		for _, r := range subtasks {
+			x.line(inner, "Subtask %d: %s", r.Subtask, x.Running.text(r))
+		}
 		x.line(inner, "Output: %s", strings.Join(names(n), ", "))
 		if x.job {
 			key := columnList(n, n.Key)

@@ -18,6 +18,7 @@ type Explained struct {
 	Parts          []ExplainedPart // queries of the WITH clause that run before
 
 	Actual    func(*plan.Node) (Actual, bool) // of EXPLAIN ANALYZE: what an operator did, false when it did not run. nil: not run
+	Running   *RunningJob                     // of EXPLAIN ANALYZE of a materialized view; nil: not asked for
 	Timing    bool
 	Settings  [][2]string    // shown when not nil
 	Planning  *time.Duration // shown when not nil
@@ -145,6 +146,7 @@ func (x *explainer) group(n *plan.Node, relation string) *group {
 		g.add("Parent Relationship", relation)
 	}
 	x.actualMembers(g, n)
+	x.running(g, n)
 	if x.Verbose {
 		g.int("Operator", int64(n.ID))
 		g.addList("Output", names(n))

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/streamdb/streamdb/catalog"
+	"github.com/streamdb/streamdb/exec"
 	"github.com/streamdb/streamdb/exec/op"
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/pgwire"
@@ -58,10 +60,17 @@ func (d *dispatch) explain(st *sql.Explain) error {
 	e := &planner.Explained{Verbose: st.Verbose, Timing: st.Timing}
 	var p *prepared
 	began := time.Now()
+	if st.View != nil {
+		var err error
+		if e.Plan, e.Running, err = d.runningView(st); err != nil {
+			return err
+		}
+		return d.explanation(e, st.Format)
+	}
 	if t, ok := st.Target.(*sql.CreateMaterializedView); ok {
 		if st.Analyze {
-			return pgerr.Newf(pgerr.FeatureNotSupported, "EXPLAIN ANALYZE of a materialized view is not supported").
-				WithHint("Create the view; streamdb.operators shows what it does.")
+			return pgerr.Newf(pgerr.FeatureNotSupported, "EXPLAIN ANALYZE of CREATE MATERIALIZED VIEW is not supported").
+				WithHint("Create the view; EXPLAIN ANALYZE MATERIALIZED VIEW name shows what it does.")
 		}
 		o := d.ss.planOptions(d.ss.snapshot(), nil)
 		settings, _, _, err := d.viewOptions(t.Options)
@@ -121,6 +130,9 @@ func (d *dispatch) explain(st *sql.Explain) error {
 // explainOptions refuses options that need ANALYZE.
 func explainOptions(st *sql.Explain) error {
 	for _, o := range st.Options {
+		if o.Name == "duration" && (!st.Analyze || st.View == nil) {
+			return pgerr.Newf(pgerr.InvalidParameterValue, "EXPLAIN option DURATION is for EXPLAIN (ANALYZE) MATERIALIZED VIEW").At(o.Pos)
+		}
 		if (o.Name == "timing" || o.Name == "wal") && optionOn(o) && !st.Analyze {
 			return pgerr.Newf(pgerr.InvalidParameterValue, "EXPLAIN option %s requires ANALYZE", strings.ToUpper(o.Name))
 		}
@@ -251,6 +263,8 @@ func (d *dispatch) explanation(e *planner.Explained, format string) error {
 	case "json":
 		column.Type = types.JSON
 		lines = []string{e.JSON()}
+	case "dot":
+		lines = e.Dot()
 	case "yaml":
 		lines = []string{e.YAML()}
 	case "xml":
@@ -314,3 +328,61 @@ func (*sink) CopyData([]byte) error { return nil }
 
 // CopyDone implements pgwire.ResultWriter.
 func (*sink) CopyDone() error { return nil }
+
+// maxExplainDuration bounds how long EXPLAIN ANALYZE looks at a view.
+const maxExplainDuration = time.Hour
+
+// runningView is the plan of a materialized view's job and, with ANALYZE, what its operators do: since its start, or in the time that DURATION says
+// from now on.
+func (d *dispatch) runningView(st *sql.Explain) (*plan.Plan, *planner.RunningJob, error) {
+	ss := d.ss
+	o, ok := ss.resolve(*st.View)
+	if !ok {
+		return nil, nil, undefinedRelation(*st.View)
+	}
+	if o.Kind != catalog.MaterializedView {
+		return nil, nil, pgerr.Newf(pgerr.WrongObjectType, "%q is not a materialized view", o.Name).At(st.View.Pos)
+	}
+	if err := ss.mayRelation(o, catalog.PrivSelect, nil); err != nil {
+		return nil, nil, err
+	}
+	j, ok := ss.srv.engine.Job(o.ID)
+	if !ok {
+		return nil, nil, pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "materialized view %q is not running", o.Name)
+	}
+	if !st.Analyze {
+		return j.Spec.Plan, nil, nil
+	}
+	type place struct {
+		operator uint32
+		subtask  int
+	}
+	before := map[place]exec.OperatorStats{}
+	r := &planner.RunningJob{Operators: map[uint32][]planner.Running{}}
+	if st.Duration != "" {
+		for _, s := range j.SubtaskStats() {
+			before[place{s.ID, s.Subtask}] = s
+		}
+		wait, err := parseDuration(st.Duration)
+		if err != nil || wait <= 0 || wait > maxExplainDuration {
+			e := pgerr.Newf(pgerr.InvalidParameterValue, "invalid value for EXPLAIN option \"duration\": %q", st.Duration)
+			return nil, nil, e.WithHint("An interval of up to an hour, as in DURATION '5s'.")
+		}
+		began := time.Now()
+		if err := (&actions{ss: ss, ctx: d.ctx}).Sleep(wait); err != nil {
+			return nil, nil, err
+		}
+		r.Interval = time.Since(began)
+	}
+	for _, s := range j.SubtaskStats() {
+		n := planner.Running{
+			Subtask: s.Subtask, RowsIn: s.RowsIn, RowsOut: s.RowsOut, StateRows: s.StateRows, StateBytes: s.StateBytes, Busy: s.Busy, Backpressure: s.Backpressure,
+		}
+		if was, ok := before[place{s.ID, s.Subtask}]; ok && was.Lifetime < s.Lifetime { // else the job was started again
+			n.RowsIn, n.RowsOut = n.RowsIn-was.RowsIn, n.RowsOut-was.RowsOut
+			n.Busy = max(0, min(1, float64(s.BusyTime-was.BusyTime)/float64(s.Lifetime-was.Lifetime)))
+		}
+		r.Operators[s.ID] = append(r.Operators[s.ID], n)
+	}
+	return j.Spec.Plan, r, nil
+}

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -144,4 +145,45 @@ func TestExplainAnalyze(t *testing.T) {
 	require.Equal(t, "0A000", s.code("EXPLAIN CREATE TABLE x (a int)"))
 	s.must("SET search_path = public, pg_catalog")
 	require.Contains(t, s.rows("EXPLAIN (SETTINGS, SUMMARY) SELECT 1"), "Settings: search_path = 'public, pg_catalog'")
+}
+
+// EXPLAIN ANALYZE of a running view shows what its operators do and keep.
+func TestExplainAnalyzeOfARunningView(t *testing.T) {
+	s := open(t).connect()
+	s.must("SET parallelism = 2", "CREATE TABLE t (id int PRIMARY KEY, k int)", "CREATE TABLE u (k int PRIMARY KEY, name text)", "INSERT INTO t SELECT i, i % 10 FROM generate_series(1, 1000) i",
+		"INSERT INTO u SELECT i, 'n' || i FROM generate_series(0, 9) i", "CREATE MATERIALIZED VIEW m AS SELECT name, count(*) AS n FROM t JOIN u USING (k) GROUP BY name", "CHECKPOINT")
+	lines := strings.Join(s.rows("EXPLAIN ANALYZE MATERIALIZED VIEW m"), "\n")
+	require.Regexp(t, `->  Hash Join \(rows in=1010 out=1000 state rows=1010 bytes=[1-9]\d* busy=\d+\.\d% backpressure=\d+\.\d%\)`, lines)
+	require.Regexp(t, `->  Hash Aggregate \(rows in=1000 out=10 state rows=10 bytes=[1-9]`, lines)
+	require.Regexp(t, `->  Materialize \(rows in=10 out=0 state rows=10 `, lines)
+	require.NotContains(t, strings.Join(s.rows("EXPLAIN MATERIALIZED VIEW m"), "\n"), "rows in=")
+	lines = strings.Join(s.rows("EXPLAIN (ANALYZE, VERBOSE, DURATION '10ms') MATERIALIZED VIEW m"), "\n")
+	require.Regexp(t, `Hash Join  \(id=\d+\) \(rows/s in=0\.0 out=0\.0 state rows=1010`, lines)
+	require.Regexp(t, `Subtask 1: rows/s in=0\.0 out=0\.0 state rows=\d+`, lines)
+	var doc []struct {
+		Plan struct {
+			Plans []struct {
+				Type     string `json:"Node Type"`
+				Rows     int64  `json:"State Rows"`
+				Subtasks []struct {
+					Rows int64 `json:"State Rows"`
+				} `json:"Subtasks"`
+			} `json:"Plans"`
+		} `json:"Plan"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(s.row("EXPLAIN (ANALYZE, VERBOSE, FORMAT JSON) MATERIALIZED VIEW m")), &doc))
+	join := doc[0].Plan.Plans[1]
+	require.Equal(t, "Hash Join", join.Type)
+	require.Len(t, join.Subtasks, 2)
+	require.EqualValues(t, 1010, join.Rows)
+	require.EqualValues(t, 1010, join.Subtasks[0].Rows+join.Subtasks[1].Rows)
+	require.Equal(t, []string{"join|1010|t", "agg|10|t", "materialize|10|t"}, s.rows("SELECT name, state_rows, state_bytes > 0 FROM streamdb.operators WHERE state_rows > 0 ORDER BY operator_id"))
+
+	dot := strings.Join(s.rows("EXPLAIN (FORMAT DOT) MATERIALIZED VIEW m"), "\n")
+	require.Regexp(t, `(?s)^digraph plan \{.*subgraph cluster_2 \{.*n3 \[label="Hash Join"\];.*n1 -> n4 \[label="hash by k", style=bold\];.*\}$`, dot)
+	require.Contains(t, strings.Join(s.rows(`EXPLAIN (FORMAT DOT, VERBOSE) SELECT * FROM u WHERE name = 'a"\b'`), "\n"), `Condition: (name = 'a\"\\b'`)
+	s.fails("EXPLAIN ANALYZE MATERIALIZED VIEW t", "42809", `"t" is not a materialized view`)
+	s.fails("EXPLAIN ANALYZE MATERIALIZED VIEW none", "42P01", `relation "none" does not exist`)
+	s.fails("EXPLAIN (DURATION '1s') MATERIALIZED VIEW m", "22023", "")
+	s.fails("EXPLAIN (ANALYZE, DURATION 'long') MATERIALIZED VIEW m", "22023", "")
 }

@@ -114,9 +114,11 @@ type Explain struct {
 	Analyze, Verbose bool
 	Costs            bool   // default true
 	Timing, Summary  bool   // default: Analyze
-	Format           string // "text", "json", "xml", "yaml"
+	Format           string // "text", "json", "xml", "yaml", "dot"
+	Duration         string // of ANALYZE of a materialized view: an interval, "" = since its start
 	Options          []Option
 	Target           Statement
+	View             *Name // instead of Target: EXPLAIN [ANALYZE] MATERIALIZED VIEW name
 }
 
 // Prepare is PREPARE name [(types)] AS statement.

@@ -130,10 +130,12 @@ func (p *parser) explain() Statement {
 		case "format":
 			e.Format = strings.ToLower(o.Value)
 			switch e.Format {
-			case "text", "json", "xml", "yaml":
+			case "text", "json", "xml", "yaml", "dot":
 			default:
 				lex.Fail(pgerr.InvalidParameterValue, o.Pos, "unrecognized value for EXPLAIN option \"format\": \"%s\"", o.Value)
 			}
+		case "duration":
+			e.Duration = o.Value
 		case "buffers", "wal", "settings", "generic_plan", "memory", "serialize", "trace", "logical", "physical", "distsql":
 		default:
 			lex.Fail(pgerr.SyntaxError, o.Pos, "unrecognized EXPLAIN option \"%s\"", o.Name)
@@ -145,6 +147,11 @@ func (p *parser) explain() Statement {
 	}
 	if summary >= 0 {
 		e.Summary = summary == 1
+	}
+	if p.Accept("materialized", "view") {
+		n := p.name()
+		e.View = &n
+		return e
 	}
 	if !p.StartsQuery() && !p.Any("insert", "update", "delete", "create", "declare", "execute", "refresh", "merge") {
 		p.Syntax()

@@ -327,6 +327,7 @@ func (p *Part) seal() (sealedPart, bool) {
 
 // View returns an immutable copy of the present content in O(1). The caller must Close it.
 func (p *Part) View() *View {
+	p.liveNow.Store(p.Len())
 	v := &View{table: p.table, rng: p.rng, overlay: p.overlay.Copy(), live: p.Len()}
 	if p.staged != nil {
 		p.freeze()

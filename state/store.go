@@ -347,6 +347,25 @@ func (s *Store) Metrics() Metrics {
 	return m
 }
 
+// TableMetrics is the share of a state table that a subtask owns.
+type TableMetrics struct {
+	Table   uint32
+	Subtask int
+	Entries int64 // live ones, approximately
+	Bytes   int64 // in memory
+}
+
+// Tables returns the sizes of all tables that subtasks have opened.
+func (s *Store) Tables() []TableMetrics {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]TableMetrics, len(s.parts))
+	for i, p := range s.parts {
+		out[i] = TableMetrics{Table: p.table, Subtask: p.subtask, Entries: max(0, p.liveNow.Load()), Bytes: max(0, p.bytesNow.Load())}
+	}
+	return out
+}
+
 // backgroundMetrics are those that snapMu guards.
 func (s *Store) backgroundMetrics() Metrics {
 	m := s.stats
