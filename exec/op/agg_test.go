@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/streamdb/streamdb/exec/op/optest"
@@ -295,4 +296,29 @@ func TestAggWatermarkSurvivesRestore(t *testing.T) {
 		},
 		NoOracle: true,
 	})
+}
+
+// TestAggKeepsNothingOfRowsThatAreGone: what aggregates keep of values, those of DISTINCT too, goes with the last row.
+func TestAggKeepsNothingOfRowsThatAreGone(t *testing.T) {
+	in := input([]int{0}, schema("id", types.Int4, "k", types.Int4, "x", types.Int4))
+	node := &plan.Node{
+		ID: 33, Kind: plan.KindAgg, Inputs: []*plan.Node{in}, Key: []int{0}, Schema: schema("k", types.Int4, "n", types.Int8, "s", types.Int8, "m", types.Int4),
+		Agg: &plan.Agg{GroupBy: []int{1}, OnClose: -1, Calls: []plan.AggCall{
+			{Func: `count("any")`, Args: []int{2}, Distinct: true, Filter: -1, Type: types.Int8},
+			{Func: "sum(integer)", Args: []int{2}, Distinct: true, Filter: -1, Type: types.Int8},
+			{Func: "max(integer)", Args: []int{2}, Filter: -1, Type: types.Int4},
+		}},
+	}
+	h := optest.NewHost(t, functions.Builtins())
+	o := h.Open(node)
+	out := &capture{}
+	for _, rows := range []string{"+ 1 1 10\n+ 2 1 10\n+ 3 1 NULL", "- 1 1 10\n+ 1 1 20", "- 2 1 10", "- 3 1 NULL\n+ 3 1 20", "- 1 1 20\n- 3 1 20"} {
+		c, err := types.ParseChunk(in.Schema.Types(), rows)
+		require.NoError(t, err)
+		require.NoError(t, o.Process(0, c, out))
+		h.Checkpoint(o, out)
+	}
+	for table := range uint32(3) {
+		require.Zero(t, h.Entries(node, table), "table %d", table)
+	}
 }
