@@ -97,6 +97,15 @@ func (x *explainer) node(n *plan.Node, depth int) {
 			x.line(inner, "%s", d)
 		}
 	}
+	if c := x.Conflict; c != nil && n.Kind == plan.KindResult {
+		x.line(inner, "Conflict Resolution: %s", c.Resolution)
+		if c.Arbiters != nil {
+			x.line(inner, "Conflict Arbiter Indexes: %s", strings.Join(c.Arbiters, ", "))
+		}
+		if c.Filter != "" {
+			x.line(inner, "Conflict Filter: %s", c.Filter)
+		}
+	}
 	if x.Actual != nil {
 		if removed, ok := x.removed(n); ok {
 			x.line(inner, "Rows Removed by Filter: %d", removed)
@@ -128,7 +137,7 @@ func (x *explainer) node(n *plan.Node, depth int) {
 		for _, p := range x.Parts {
 			x.line(inner, "CTE %s", p.Name)
 			sub := *x.Explained
-			sub.Change, sub.Target, sub.Parts = p.Change, p.Target, nil
+			sub.Change, sub.Target, sub.Conflict, sub.Parts = p.Change, p.Target, p.Conflict, nil
 			c := explainer{Explained: &sub, plan: p.Plan, out: x.out}
 			c.node(p.Plan.Fragments[len(p.Plan.Fragments)-1].Root, inner+1)
 			x.out = c.out

@@ -2,11 +2,13 @@ package planner
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/streamdb/streamdb/planner/plan"
+	"github.com/streamdb/streamdb/sql/expr"
 )
 
 // Explained is what EXPLAIN shows of a statement.
@@ -15,7 +17,8 @@ type Explained struct {
 	Verbose bool
 	// Change and Target are the operation ("Insert", "Update", …) and the table of a statement that changes data; it is the root of the plan then.
 	Change, Target string
-	Parts          []ExplainedPart // queries of the WITH clause that run before
+	Conflict       *ExplainedConflict // of an INSERT that handles conflicts
+	Parts          []ExplainedPart    // queries of the WITH clause that run before
 
 	Actual    func(*plan.Node) (Actual, bool) // of EXPLAIN ANALYZE: what an operator did, false when it did not run. nil: not run
 	Running   *RunningJob                     // of EXPLAIN ANALYZE of a materialized view; nil: not asked for
@@ -30,6 +33,44 @@ type ExplainedPart struct {
 	Name           string
 	Plan           *plan.Plan
 	Change, Target string
+	Conflict       *ExplainedConflict
+}
+
+// ExplainedConflict is what an INSERT does with rows that exist.
+type ExplainedConflict struct {
+	Resolution string // NOTHING, UPDATE
+	Arbiters   []string
+	Filter     string
+}
+
+// ExplainConflict describes what an INSERT does with rows that exist, nil when nothing is handled.
+func ExplainConflict(c *PlannedChange) *ExplainedConflict {
+	oc := c.OnConflict
+	if oc == nil {
+		return nil
+	}
+	out := &ExplainedConflict{Resolution: "UPDATE"}
+	if oc.DoNothing {
+		out.Resolution = "NOTHING"
+	}
+	if oc.Key && !oc.Any {
+		out.Arbiters = append(out.Arbiters, c.Target.Constraint)
+	}
+	for _, x := range c.Target.Indexes {
+		if !oc.Any && slices.Contains(oc.Arbiters, x.ID) {
+			out.Arbiters = append(out.Arbiters, x.Name)
+		}
+	}
+	if oc.Where != nil {
+		var names []string
+		for _, of := range []string{c.Target.Name, "excluded"} {
+			for _, col := range c.Target.Columns {
+				names = append(names, of+"."+col.Name)
+			}
+		}
+		out.Filter = expr.String(oc.Where, names)
+	}
+	return out
 }
 
 // Actual is what an operator did in a statement that was run.
@@ -167,7 +208,7 @@ func (x *explainer) group(n *plan.Node, relation string) *group {
 	if n.Kind == plan.KindResult {
 		for _, p := range x.Parts {
 			sub := *x.Explained
-			sub.Change, sub.Target, sub.Parts = p.Change, p.Target, nil
+			sub.Change, sub.Target, sub.Conflict, sub.Parts = p.Change, p.Target, p.Conflict, nil
 			f := p.Plan.Fragments[len(p.Plan.Fragments)-1]
 			c := (&explainer{Explained: &sub, plan: p.Plan}).group(f.Root, "InitPlan")
 			c.add("Subplan Name", "CTE "+p.Name)
@@ -276,6 +317,15 @@ func (x *explainer) kind(g *group, n *plan.Node, title string) {
 			g.add("Operation", x.Change)
 			g.add("Relation Name", x.Target)
 			g.add("Alias", x.Target)
+			if c := x.Conflict; c != nil {
+				g.add("Conflict Resolution", c.Resolution)
+				if c.Arbiters != nil {
+					g.addList("Conflict Arbiter Indexes", c.Arbiters)
+				}
+				if c.Filter != "" {
+					g.add("Conflict Filter", c.Filter)
+				}
+			}
 			return
 		}
 		g.add("Node Type", title)

@@ -229,6 +229,7 @@ func partsOf(p *prepared) []planner.PlannedWith {
 func describe(e *planner.Explained, p *prepared) {
 	if p.change != nil {
 		e.Plan, e.Change, e.Target = p.change.Plan, changeName(p.stmt), p.change.Target.Name
+		e.Conflict = planner.ExplainConflict(p.change)
 	} else {
 		e.Plan = p.query.Plan
 	}
@@ -236,6 +237,7 @@ func describe(e *planner.Explained, p *prepared) {
 		part := planner.ExplainedPart{Name: w.Name}
 		if w.Change != nil {
 			part.Plan, part.Change, part.Target = w.Change.Plan, changeName(w.Statement), w.Change.Target.Name
+			part.Conflict = planner.ExplainConflict(w.Change)
 		} else {
 			part.Plan = w.Query.Plan
 		}

@@ -89,3 +89,16 @@ func TestAppendOnlyIsKept(t *testing.T) {
 	d.crash()
 	d.connect().fails("DELETE FROM t", "55000", `cannot delete from append-only table "t"`)
 }
+
+func TestExplainShowsWhatAnInsertDoesWithConflicts(t *testing.T) {
+	d := open(t)
+	s := d.connect()
+	s.must("CREATE TABLE u (id int PRIMARY KEY, a int UNIQUE)")
+	plan := func(q string) []string { return s.rows("EXPLAIN (COSTS off) " + q)[:3] }
+	require.Equal(t, []string{"Insert on u", "  Conflict Resolution: NOTHING", "  ->  Values"}, plan("INSERT INTO u VALUES (1, 1) ON CONFLICT DO NOTHING"))
+	require.Equal(t, []string{"  Conflict Resolution: UPDATE", "  Conflict Arbiter Indexes: u_a_key", "  Conflict Filter: (u.id < excluded.id)"},
+		s.rows("EXPLAIN (COSTS off) INSERT INTO u VALUES (1, 1) ON CONFLICT (a) DO UPDATE SET id = 2 WHERE u.id < excluded.id")[1:4])
+	s.must("ALTER TABLE u SET (on_conflict = 'overwrite')")
+	require.Equal(t, []string{"Insert on u", "  Conflict Resolution: UPDATE", "  Conflict Arbiter Indexes: u_pkey"}, plan("INSERT INTO u VALUES (1, 1)"))
+	require.Contains(t, s.row("EXPLAIN (FORMAT json, COSTS off) INSERT INTO u VALUES (1, 1)"), `"Conflict Arbiter Indexes": ["u_pkey"]`)
+}
