@@ -50,7 +50,7 @@ func (x *exprCtx) asof(n *node, j *pgext.Join, pos int) (*node, error) {
 		lhs, rhs := c.Args[0], c.Args[1]
 		if onSide(lhs, r) && onSide(rhs, l) {
 			lhs, rhs = rhs, lhs
-			op = map[string]string{"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}[op]
+			op = turnedComparison[op]
 		}
 		if !onSide(lhs, l) || !onSide(rhs, r) {
 			return nil, pgerr.Newf(pgerr.FeatureNotSupported, "each comparison of ASOF JOIN must be of an expression of the left side with one of the right side").
@@ -72,6 +72,9 @@ func (x *exprCtx) asof(n *node, j *pgext.Join, pos int) (*node, error) {
 	n.cond = and(keys...)
 	return n, nil
 }
+
+// turnedComparison is a comparison with its sides exchanged.
+var turnedComparison = map[string]string{"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 // onSide reports whether e uses columns, all of them in set.
 func onSide(e *expr.Expr, set map[int]bool) bool {

@@ -100,10 +100,6 @@ func (ph *physical) joinBound(c *expr.Expr, l, r map[int]bool) (*joinBound, bool
 		return nil, false
 	}
 	b.l, b.r = c.Args[0], c.Args[1]
-	onSide := func(e *expr.Expr, set map[int]bool) bool {
-		some, all := refs(e, set)
-		return some && all
-	}
 	switch {
 	case onSide(b.l, l) && onSide(b.r, r):
 	case onSide(b.l, r) && onSide(b.r, l):

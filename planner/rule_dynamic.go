@@ -64,7 +64,7 @@ func (ph *physical) ordering(c *expr.Expr, l, r map[int]bool) (x, y *expr.Expr, 
 	}
 	x, y = c.Args[0], c.Args[1]
 	if onSide(x, r) && onSide(y, l) {
-		x, y, op = y, x, map[string]string{"<": ">", "<=": ">=", ">": "<", ">=": "<="}[op]
+		x, y, op = y, x, turnedComparison[op]
 	}
 	t, ok := hashType(x.Type.OID, y.Type.OID)
 	if !ok || !onSide(x, l) || !onSide(y, r) {

@@ -98,7 +98,7 @@ func (ph *physical) clockBound(c *expr.Expr) *plan.Temporal {
 	if nowIn(bound) != nil {
 		// The clock comes to the left.
 		clock, bound = bound, clock
-		op = map[string]string{"<": ">", "<=": ">=", ">": "<", ">=": "<="}[op]
+		op = turnedComparison[op]
 	}
 	if op == "" || nowIn(bound) != nil || clock.Type.OID != types.OIDTimestamptz {
 		return nil
