@@ -286,7 +286,7 @@ func (m *metamorphicRun) without(ctx context.Context, rule, query string, want [
 }
 
 func (m *metamorphicRun) compare(ctx context.Context, suffix string) error {
-	if _, err := m.exec(ctx, m.conn, "FLUSH"); err != nil {
+	if _, err := m.exec(ctx, m.conn, "SET statement_timeout = 0; FLUSH; SET statement_timeout = '"+metamorphicQuery+"'"); err != nil {
 		return err
 	}
 	for _, v := range m.created {
