@@ -91,11 +91,12 @@ func (m *metamorphicRun) do(ctx context.Context) (problem string) {
 	durable := r.IntN(3) > 0
 	memory := []int64{sltMemory, metamorphicMemory}[r.IntN(2)]
 	chunk, parallel := []int{1, 2, 1024}[r.IntN(3)], 1+r.IntN(3)
-	m.settings = fmt.Sprintf("memory %d, chunk_rows %d, parallelism %d, durable %t", memory, chunk, parallel, durable)
+	lookups := []string{"0", "100000"}[r.IntN(2)]
+	m.settings = fmt.Sprintf("memory %d, chunk_rows %d, parallelism %d, lookup_join_rows %s, durable %t", memory, chunk, parallel, lookups, durable)
 	var err error
 	m.target, err = slt.Embedded(func(ctx context.Context, dir string, o slt.ServerOptions) (slt.Database, error) {
 		return streamdb.Open(ctx, streamdb.Options{DataDir: dir, MemoryOnly: !o.Durable, Memory: memory, Settings: map[string]string{
-			"execution.checkpointing.interval": "0", "chunk_rows": strconv.Itoa(chunk), "parallelism": strconv.Itoa(parallel),
+			"execution.checkpointing.interval": "0", "chunk_rows": strconv.Itoa(chunk), "parallelism": strconv.Itoa(parallel), "lookup_join_rows": lookups,
 		}})
 	})(ctx, slt.ServerOptions{Durable: durable})
 	if err != nil {

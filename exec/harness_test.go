@@ -56,6 +56,7 @@ type testOptions struct {
 	noWAL     bool
 	backend   state.BackendType
 	now       func() time.Time // nil: the real clock
+	lookups   bool             // views read relations that they join by their key
 	stateTTL  time.Duration    // of the views, 0: none
 }
 
@@ -276,7 +277,11 @@ func (d *testDB) parse(text string) *sql.Query {
 }
 
 func (d *testDB) planOptions(id uint64, parallelism int) planner.Options {
-	return planner.Options{Catalog: d, Registry: functions.Builtins(), SearchPath: []string{"public"}, Relation: id, Parallelism: parallelism, StateTTL: d.opts.stateTTL.Microseconds()}
+	o := planner.Options{Catalog: d, Registry: functions.Builtins(), SearchPath: []string{"public"}, Relation: id, Parallelism: parallelism, StateTTL: d.opts.stateTTL.Microseconds()}
+	if d.opts.lookups {
+		o.LookupJoinRows = 1
+	}
+	return o
 }
 
 // create defines a materialized view and starts its job without waiting.

@@ -64,6 +64,7 @@ type Job struct {
 	inputs     []*Relation
 	hasSources bool
 	temporal   []*Relation // right sides of temporal joins
+	lookups    bool        // there are lookup joins
 	// exact counts the jobs with temporal joins above: what changes in an epoch must not be seen in a later one, so none is passed over.
 	exact atomic.Int32
 

@@ -12,7 +12,7 @@ import (
 	"github.com/streamdb/streamdb/types"
 )
 
-// findTemporal finds the relations that the job's temporal joins read: by their key, or as an input of the join.
+// findTemporal notes the lookup joins of the job and finds the relations that the job's temporal joins read: by their key, or as an input of the join.
 func (j *Job) findTemporal() error {
 	var ids []uint64
 	for _, f := range j.Spec.Plan.Fragments {
@@ -20,6 +20,7 @@ func (j *Job) findTemporal() error {
 			if n.Kind == plan.KindScan && (n.Scan.Leading || n.Scan.Probed) {
 				ids = append(ids, n.Scan.Relation)
 			}
+			j.lookups = j.lookups || n.Kind == plan.KindLookupJoin
 			if n.Kind == plan.KindTemporalJoin && !n.Inputs[0].AppendOnly {
 				j.exact.Store(1) // a row that goes and comes again meets what the right side is then
 			}
@@ -44,10 +45,13 @@ func (j *Job) addExact(n int32, seen map[*Job]bool) {
 
 // filling is the first part of the job's backfill.
 func (j *Job) filling() checkpoint.Filling {
-	if len(j.temporal) == 0 {
-		return checkpoint.NotFilling
+	switch {
+	case len(j.temporal) > 0:
+		return checkpoint.FillLeading
+	case j.lookups:
+		return checkpoint.FillRest
 	}
-	return checkpoint.FillLeading
+	return checkpoint.NotFilling
 }
 
 // untilTemporal shortens a barrier's epochs, whose first change is in first, so that the right side of a temporal join is the same from there to their end.

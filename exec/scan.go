@@ -79,6 +79,10 @@ func (s *scanLeaf) feed(b checkpoint.Barrier) error {
 // fill reads the next round of the pinned version.
 func (s *scanLeaf) fill(b checkpoint.Barrier) error {
 	r := s.task.run
+	if s.node.plan.Scan.ChangesOnly {
+		s.done = b.Epoch
+		return nil
+	}
 	if b.Filling == checkpoint.FillLeading && !s.node.plan.Scan.Leading || b.Filling == checkpoint.FillComplete {
 		return nil
 	}

@@ -252,6 +252,8 @@ func (x *explainer) describe(n *plan.Node) (string, []string) {
 			return "System Scan on " + n.Scan.Virtual, nil
 		case n.Scan.Probed:
 			return "Lookup by Key on " + n.Scan.Name, nil
+		case n.Scan.ChangesOnly:
+			return "Lookup by Key and Changes of " + n.Scan.Name, nil
 		case x.job:
 			return "Stream Scan on " + n.Scan.Name, nil
 		}
@@ -320,6 +322,13 @@ func (x *explainer) describe(n *plan.Node) (string, []string) {
 		return "Dynamic Filter", []string{
 			"Condition: (" + cols[f.Column] + " " + f.Op + " " + n.Inputs[1].Schema[f.Scalar].Name + ")", state("all rows of the first input, ordered; those between the old and the new value are passed on"),
 		}
+	case plan.KindLookupJoin:
+		j, l, r := n.LookupJoin, n.Inputs[0], n.Inputs[1]
+		residual := ""
+		if j.Residual != nil {
+			residual = expr.String(j.Residual, append(names(l), names(r)...))
+		}
+		return "Lookup Join", []string{labelled("Keys", keyPairs(l, r, j.LeftKeys, j.RightKeys, nil)), labelled("Condition", residual), state("all rows of the left input")}
 	case plan.KindTemporalJoin:
 		return x.temporalJoin(n, state)
 	case plan.KindUnion:

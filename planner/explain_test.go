@@ -84,7 +84,7 @@ func explainChange(t *testing.T, text string, o planner.Options) string {
 	return strings.Join(out, "\n") + "\n"
 }
 
-// TestExplain runs testdata/explain: "query" plans once, "stream" plans a job, "change" an INSERT, UPDATE or DELETE. Arguments: verbose, single, emit, droplate, ttl, off=(rules).
+// TestExplain runs testdata/explain: "query" plans once, "stream" plans a job, "change" an INSERT, UPDATE or DELETE. Arguments: verbose, single, lookups, emit, droplate, ttl, off=(rules).
 func TestExplain(t *testing.T) {
 	base := newOptions(t)
 	datadriven.Walk(t, "testdata/explain", func(t *testing.T, path string) {
@@ -95,6 +95,9 @@ func TestExplain(t *testing.T) {
 			o.DisabledRules = map[string]bool{}
 			for _, r := range off {
 				o.DisabledRules[r] = true
+			}
+			if d.HasArg("lookups") {
+				o.LookupJoinRows = 1
 			}
 			if d.HasArg("single") {
 				o.Parallelism = 1

@@ -105,6 +105,9 @@ func hashType(a, c types.OID) (types.OID, bool) {
 
 func (ph *physical) join(n *node, want, need map[int]bool) *phys {
 	keys, rest := ph.joinKeys(n.cond, toSet(n.in[0].out()), toSet(n.in[1].out()))
+	if p := ph.lookupJoin(n, keys, rest, want, need); p != nil {
+		return p
+	}
 	l, r := ph.build(n.in[0], need), ph.build(n.in[1], need)
 	below := n.placed.built(l, r)
 	if len(keys) == 0 {
@@ -147,11 +150,7 @@ func (ph *physical) join(n *node, want, need map[int]bool) *phys {
 	if semi {
 		visible = l.ids
 	}
-	inKey := union(toSet(key), below)
-	if n.placed != nil && n.placed.of.root == n {
-		key = ph.keyAsWritten(n.placed.of.written, n.placed.of.keys)
-		inKey = toSet(key)
-	}
+	key, inKey := ph.placedKey(n, key)
 	var out, pos []int
 	for i, id := range visible {
 		if want[id] || inKey[id] {

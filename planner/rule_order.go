@@ -58,6 +58,9 @@ func (o *optimizer) reorderJoins(n *node) *node {
 		return n
 	}
 	c.measure()
+	if c.timed() > 1 {
+		return n // rows of streams that are joined go by their watermarks, which some orders lose
+	}
 	best, was := c.best(), c.cost(t)
 	if best == nil || was < leastJoinRows || best.cost*2 > was {
 		return n
@@ -122,6 +125,19 @@ func (c *joinChain) collect(at **node) *joinTree {
 		c.conds = append(c.conds, chainCond{e: e})
 	}
 	return t
+}
+
+// timed counts the relations with a watermark.
+func (c *joinChain) timed() int {
+	n := 0
+	for _, leaf := range c.leaves {
+		has := false
+		leaf.walk(func(x *node) { has = has || x.op == opWatermark })
+		if has {
+			n++
+		}
+	}
+	return n
 }
 
 // passes reports whether a projection only drops columns.
@@ -371,12 +387,28 @@ func (x *placedJoin) built(l, r *phys) (keep []int) {
 			x.of.keys[x.leafs[i]] = p.key
 		}
 	}
+	return x.below()
+}
+
+func (x *placedJoin) below() (keep []int) {
 	for i, key := range x.of.keys {
 		if x.set&(1<<i) != 0 {
 			keep = append(keep, key...)
 		}
 	}
 	return keep
+}
+
+// placedKey returns the key of a join whose own one is given, and the key columns that it passes on.
+func (ph *physical) placedKey(n *node, key []int) ([]int, map[int]bool) {
+	switch {
+	case n.placed == nil:
+	case n.placed.of.root != n:
+		return key, union(toSet(key), n.placed.below())
+	default:
+		key = ph.keyAsWritten(n.placed.of.written, n.placed.of.keys)
+	}
+	return key, toSet(key)
 }
 
 // keyAsWritten is the stream key that a chain's result would have in the order in which it was written: ties are broken by it, whatever the sizes of tables were.

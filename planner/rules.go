@@ -40,6 +40,7 @@ const (
 	rulePointReads     = "point_reads"          // physical: reads by primary key
 	ruleIndexScans     = "index_scans"          // physical: reads of a part of a table by its key or an index
 	ruleIndexJoins     = "index_joins"          // physical: joins that look up rows of one side by the keys of the other
+	ruleLookupJoins    = "lookup_joins"         // physical: joins of views that read a large relation by its key instead of keeping its rows
 	ruleMinMax         = "min_max_by_index"     // physical: the least or greatest value is the first one of an index
 	ruleDynamicFilter  = "dynamic_filter"       // physical: comparisons of rows with one value that changes keep the rows in order
 	ruleLiveRecursion  = "live_recursion"       // physical: recursive queries with a linear step are kept up to date from changes

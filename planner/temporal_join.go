@@ -86,20 +86,13 @@ func (ph *physical) temporalJoin(n *node, want, need map[int]bool) *phys {
 	}
 	l, r := ph.build(n.in[0], need), ph.build(n.in[1], need)
 	j := &plan.TemporalJoin{Type: n.jtype}
-	point := ph.pointOf(n.in[1], r, keys)
+	point := ph.pointOf(n.in[1], keys)
 	if point != nil {
-		var of []joinKey
-		for i, k := range keys {
-			if slices.Contains(point, i) {
-				of = append(of, k)
-			} else {
-				rest = append(rest, equal[i])
-			}
+		var others []int
+		keys, point, others = pointKeys(keys, point)
+		for _, i := range others {
+			rest = append(rest, equal[i])
 		}
-		for i, k := range point {
-			point[i] = slices.IndexFunc(of, func(o joinKey) bool { return o == keys[k] })
-		}
-		keys = of
 	}
 	var lk, rk []int
 	l, lk = ph.keyColumns(l, keys, func(k joinKey) *expr.Expr { return k.l })
@@ -182,18 +175,19 @@ func (ph *physical) temporalJoin(n *node, want, need map[int]bool) *phys {
 	return ph.seal(p)
 }
 
-// pointOf returns, for each column of the key of the relation that the right side scans, which of the equalities gives its value; nil when not all have one,
-// or the right side is not just the relation.
-func (ph *physical) pointOf(n *node, r *phys, keys []joinKey) []int {
-	if n.op != opScan || r.n.Kind != plan.KindScan || len(n.rel.Key) == 0 {
+// pointOf returns, for each column of the key of the relation that n scans, the right side of a join, which of the equalities gives its value; nil when not all
+// have one, or n is not just a relation.
+func (ph *physical) pointOf(n *node, keys []joinKey) []int {
+	if n.op != opScan || len(n.rel.Key) == 0 || n.rel.Kind != Table && n.rel.Kind != MaterializedView {
 		return nil
 	}
 	var point []int
-	for _, id := range r.key {
+	for _, c := range n.rel.Key {
 		at := slices.IndexFunc(keys, func(k joinKey) bool {
 			e := ph.widened(k.r)
 			same := e.Type.OID == k.l.Type.OID || e.Type.Kind() == types.KindInt && k.l.Type.Kind() == types.KindInt || textual(e.Type.OID) && textual(k.l.Type.OID)
-			return !k.nullSafe && e.Kind == expr.Column && e.Col == id && same
+			i := slices.Index(n.stored, c)
+			return !k.nullSafe && same && i >= 0 && e.Kind == expr.Column && e.Col == n.cols[i]
 		})
 		if at < 0 {
 			return nil
@@ -201,4 +195,21 @@ func (ph *physical) pointOf(n *node, r *phys, keys []joinKey) []int {
 		point = append(point, at)
 	}
 	return point
+}
+
+// pointKeys returns the equalities that give a point, the point in terms of these, and the other equalities by their numbers.
+func pointKeys(keys []joinKey, point []int) (of []joinKey, at, others []int) {
+	number := map[int]int{}
+	for i, k := range keys {
+		if slices.Contains(point, i) {
+			number[i] = len(of)
+			of = append(of, k)
+		} else {
+			others = append(others, i)
+		}
+	}
+	for _, k := range point {
+		at = append(at, number[k])
+	}
+	return of, at, others
 }

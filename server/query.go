@@ -356,8 +356,10 @@ func (d *dispatch) pointRead(st *sql.Query, p *prepared) error {
 func (ss *session) planOptions(snap snapshotView, params []types.Type) planner.Options {
 	iterations, _ := strconv.ParseInt(ss.vars.get("max_recursion_iterations"), 10, 64) // checked when it was set
 	bytes, _ := memoryBytes(ss.vars.get("max_recursion_memory"))
+	lookups, _ := strconv.ParseInt(ss.vars.get("lookup_join_rows"), 10, 64)
 	path := ss.visiblePath(snap, ss.vars.searchPath())
 	return planner.Options{
+		LookupJoinRows:         lookups + 1,
 		MaxRecursionIterations: iterations, MaxRecursionBytes: bytes,
 		Catalog: ss.srv.planCatalog(snap, path), Registry: ss.srv.registry, SearchPath: path, Params: params,
 		DisabledRules: ss.vars.disabledRules(), Env: ss.env(nil), Database: databaseName,

@@ -75,6 +75,7 @@ func settings() []setting {
 		{name: "lc_numeric", value: "C", doc: "Accepted for compatibility."},
 		{name: "lc_time", value: "C", doc: "Accepted for compatibility."},
 		{name: "lock_timeout", value: "0", check: duration, doc: "Longest wait for another session's schema change, or its UPDATE or DELETE of the same table (55P03); 0: none."},
+		{name: "lookup_join_rows", value: "100000", check: integer(0, 1<<31-1), doc: "Rows from which a relation that a new materialized view joins by its key is read there instead of kept in the view's state."},
 		{name: "max_identifier_length", value: "63", scope: scopeReadOnly, doc: "Bytes of an identifier."},
 		{name: "max_index_keys", value: "32", scope: scopeReadOnly, doc: "Columns of a key."},
 		{name: "max_recursion_iterations", value: strconv.Itoa(planner.DefaultMaxRecursionIterations), check: integer(1, 1<<31-1), doc: "A recursive query that takes more iterations fails (54000)."},

@@ -42,6 +42,8 @@ func New(node *plan.Node) (Operator, error) {
 		return &asofJoinOp{base: b}, nil
 	case plan.KindDynamicFilter:
 		return &dynamicFilterOp{base: b}, nil
+	case plan.KindLookupJoin:
+		return &lookupJoinOp{base: b}, nil
 	case plan.KindTemporalJoin:
 		return &temporalJoinOp{base: b}, nil
 	case plan.KindUnion:

@@ -64,6 +64,7 @@ const (
 	KindJoin         Kind = "join"          // (2)
 	KindAsofJoin     Kind = "asof_join"     // (2) each left row with the nearest right row
 	KindTemporalJoin Kind = "temporal_join" // (2) left rows with what the right relation holds in their epoch
+	KindLookupJoin   Kind = "lookup_join"   // (2) inner join that reads right rows from their relation
 	// (2) the rows of the first input that compare with the one row of the second
 	KindDynamicFilter Kind = "dynamic_filter"
 	KindUnion         Kind = "union"       // (n) UNION ALL: inputs have equal schemas; the planner adds the branch number to the key
@@ -106,6 +107,7 @@ type Node struct {
 	PartialAgg    *PartialAgg    `json:"partial_agg,omitempty"`
 	Join          *Join          `json:"join,omitempty"`
 	AsofJoin      *AsofJoin      `json:"asof_join,omitempty"`
+	LookupJoin    *LookupJoin    `json:"lookup_join,omitempty"`
 	TemporalJoin  *TemporalJoin  `json:"temporal_join,omitempty"`
 	TopN          *TopN          `json:"topn,omitempty"`
 	DynamicFilter *DynamicFilter `json:"dynamic_filter,omitempty"`
@@ -146,6 +148,8 @@ type Scan struct {
 	// relation by its key.
 	Leading bool `json:"leading,omitempty"`
 	Probed  bool `json:"probed,omitempty"`
+	// ChangesOnly scans of a job do not give what the relation holds when the job is filled.
+	ChangesOnly bool `json:"changes_only,omitempty"`
 	// Rows of system relations are produced by the server: Virtual names them ("pg_catalog.pg_class").
 	Virtual string `json:"virtual,omitempty"`
 }
@@ -415,6 +419,19 @@ type TemporalJoin struct {
 	// Point, when set, says that the right input is a scan whose relation is read by its key, of which column i has the value of the left column
 	// Point[i]: nothing of it is kept.
 	Point []int `json:"point,omitempty"`
+}
+
+// LookupJoin is an inner join whose right input gives changes of Relation only (see Scan.ChangesOnly): its rows are read by the relation's key, of which column i
+// has the value of the left column Point[i], and not kept. Columns are the stored columns that the right input has. Keys, Residual and Output are as of
+// Join; the keys are columns of the relation's key.
+type LookupJoin struct {
+	LeftKeys  []int      `json:"left_keys"`
+	RightKeys []int      `json:"right_keys"`
+	Residual  *expr.Expr `json:"residual,omitempty"`
+	Output    []int      `json:"output,omitempty"`
+	Relation  uint64     `json:"relation"`
+	Columns   []int      `json:"columns"`
+	Point     []int      `json:"point"`
 }
 
 // Lookup says that the scan at the bottom of a side of a join can be narrowed to the rows with the keys of the other side: of the first keys of

@@ -1,0 +1,136 @@
+package planner
+
+import (
+	"slices"
+
+	"github.com/streamdb/streamdb/planner/plan"
+	"github.com/streamdb/streamdb/sql/expr"
+)
+
+// lookupJoin builds an inner join of a job that reads one side, a relation of many rows, by its key instead of keeping its rows; nil where it cannot or should
+// not. Conditions on that side alone are tested with the join's.
+func (ph *physical) lookupJoin(n *node, keys []joinKey, rest []*expr.Expr, want, need map[int]bool) *phys {
+	if !ph.b.stream || n.jtype != plan.Inner || ph.b.o.EmitOnClose || ph.b.o.StateTTL > 0 || ph.sub != nil || ph.b.o.LookupJoinRows == 0 || ph.o.off(ruleLookupJoins) {
+		return nil
+	}
+	side, rows := -1, int64(0)
+	for i, in := range n.in {
+		s := scanUnder(in)
+		if s != nil && s.rel.Rows+1 >= ph.b.o.LookupJoinRows && (side < 0 || s.rel.Rows > rows) && ph.pointOf(s, turned(keys, i)) != nil {
+			side, rows = i, s.rel.Rows
+		}
+	}
+	if side < 0 {
+		return nil
+	}
+	scan := scanUnder(n.in[side])
+	of, point, others := pointKeys(turned(keys, side), ph.pointOf(scan, turned(keys, side)))
+	for _, i := range others {
+		if keys[i].nullSafe {
+			return nil
+		}
+		rest = append(rest, ph.b.mustOp("=", keys[i].l, keys[i].r))
+	}
+	ph.o.fire(ruleLookupJoins)
+	if scan != n.in[side] {
+		rest = append(rest, conjuncts(n.in[side].cond)...)
+	}
+	need = copySet(need)
+	for _, c := range rest {
+		c.Columns(need)
+	}
+	var sides [2]*phys
+	for i, in := range n.in {
+		if i == side {
+			in = scan
+		}
+		sides[i] = ph.build(in, need)
+	}
+	below := n.placed.built(sides[0], sides[1])
+	own := ph.innerKey(sides[0].key, sides[1].key, nil, nil, keys)
+	l, r := sides[1-side], sides[side]
+	stored := map[int]int{}
+	for i, id := range r.ids {
+		stored[id] = r.n.Scan.Columns[i]
+	}
+	r.n.Scan.ChangesOnly = true
+	var lk, rk []int
+	l, lk = ph.keyColumns(l, of, func(k joinKey) *expr.Expr { return k.l })
+	for _, k := range of {
+		rk = append(rk, ph.widened(k.r).Col) // what joinKey converted has the same key
+	}
+	j := &plan.LookupJoin{Relation: scan.rel.ID}
+	for i, k := range point {
+		point[i] = lk[k]
+	}
+	if !arrange(l, lk, rk, of) {
+		arrange(r, rk, lk, of)
+	}
+	l, r = ph.coPartition(l, r, lk, rk, union(need, lk, rk, below))
+	all := appendAll(l.ids, r.ids)
+	key, keep := ph.placedKey(n, own)
+	var out, pos []int
+	for i, id := range all {
+		if want[id] || keep[id] {
+			out, pos = append(out, id), append(pos, i)
+		}
+	}
+	if len(out) == 0 {
+		out, pos = all[:1], []int{0}
+	}
+	p := ph.node(plan.KindLookupJoin, out, key, l, r)
+	j.LeftKeys, j.RightKeys, j.Point = l.positions(lk), r.positions(rk), l.positions(point)
+	for _, id := range r.ids {
+		j.Columns = append(j.Columns, stored[id])
+	}
+	if cond := and(rest...); cond != nil {
+		j.Residual = ph.exprOver(cond, all)
+	}
+	if len(out) < len(all) {
+		j.Output = pos
+	}
+	p.n.LookupJoin = j
+	for _, id := range out {
+		p.nn[id] = l.nn[id] || r.nn[id]
+	}
+	for i := range lk {
+		if l.wm[lk[i]] && r.wm[rk[i]] {
+			p.wm[lk[i]], p.wm[rk[i]] = true, true
+		}
+	}
+	p.app = l.app && r.app
+	p.dist, p.cols = l.dist, l.cols
+	if l.dist == distSingle && r.dist != distSingle && ph.cut {
+		p.dist = distAny
+	}
+	if slices.ContainsFunc(p.cols, func(c int) bool { return !p.has(c) }) {
+		p.dist, p.cols = distAny, nil
+	}
+	return ph.seal(p)
+}
+
+// scanUnder returns the scan that n is, perhaps under a filter that does not depend on the clock; nil when it is another operator.
+func scanUnder(n *node) *node {
+	if n.op == opFilter {
+		if timed, _ := splitTimed(n.cond); len(timed) > 0 {
+			return nil
+		}
+		n = n.in[0]
+	}
+	if n.op != opScan {
+		return nil
+	}
+	return n
+}
+
+// turned are the keys of a join as if side were the right one.
+func turned(keys []joinKey, side int) []joinKey {
+	if side == 1 {
+		return keys
+	}
+	out := make([]joinKey, len(keys))
+	for i, k := range keys {
+		out[i] = joinKey{l: k.r, r: k.l, nullSafe: k.nullSafe}
+	}
+	return out
+}

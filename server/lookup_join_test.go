@@ -1,0 +1,36 @@
+package server_test
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestLookupJoinsShareARelation: views that join a relation by its key keep none of its rows, and the plan of one that is there does not follow the setting.
+func TestLookupJoinsShareARelation(t *testing.T) {
+	s := open(t).connect()
+	s.must("CREATE TABLE d (k int PRIMARY KEY, name text)", "INSERT INTO d SELECT i, 'n' || i FROM generate_series(1, 1000) i",
+		"CREATE TABLE s (id int PRIMARY KEY, k int)", "INSERT INTO s SELECT i, i FROM generate_series(1, 10) i")
+	kept := func(view string) int {
+		s.must("CHECKPOINT")
+		n, err := strconv.Atoi(s.row("SELECT sum(state_rows)::int FROM streamdb.operators o JOIN streamdb.jobs j USING (job_id) WHERE j.name = '" + view + "'"))
+		require.NoError(t, err)
+		return n
+	}
+	const query = " AS SELECT s.id, d.name FROM s JOIN d ON s.k = d.k"
+	s.must("CREATE MATERIALIZED VIEW copies" + query)
+	require.Equal(t, 1000+10+10, kept("copies"))
+	s.must("SET lookup_join_rows = 1000", "CREATE MATERIALIZED VIEW one"+query, "CREATE MATERIALIZED VIEW two"+query+" WHERE d.name <> 'n3'")
+	require.Equal(t, 10+10, kept("one"), "the rows of s and of the result")
+	require.Equal(t, 10+9, kept("two"))
+	require.Contains(t, strings.Join(s.rows("EXPLAIN CREATE MATERIALIZED VIEW three"+query), "\n"), "Lookup Join")
+	s.must("SET lookup_join_rows = 1001")
+	require.NotContains(t, strings.Join(s.rows("EXPLAIN CREATE MATERIALIZED VIEW three"+query), "\n"), "Lookup Join")
+	s.must("UPDATE d SET name = 'm' || k WHERE k < 4", "DELETE FROM d WHERE k = 4", "INSERT INTO s VALUES (11, 1000)")
+	for _, v := range []string{"copies", "one"} {
+		require.Equal(t, "10|m1 m2 m3 n5 n6 n7 n8 n9 n10 n1000", s.row("SELECT count(*), string_agg(name, ' ' ORDER BY id) FROM "+v))
+	}
+	require.Equal(t, 11+10, kept("one"))
+}
