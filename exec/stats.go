@@ -108,6 +108,33 @@ func (r *run) rootID() uint32 {
 	return fs[len(fs)-1].Root.ID
 }
 
+// HotKey is a key of a join of a running job.
+type HotKey struct {
+	Operator uint32
+	op.HotKey
+}
+
+// HotKeys lists the keys with the most matches of each join, as of its last barrier.
+func (j *Job) HotKeys() []HotKey {
+	j.mu.Lock()
+	r := j.run
+	j.mu.Unlock()
+	if r == nil {
+		return nil
+	}
+	var out []HotKey
+	for _, t := range r.subtasks {
+		for _, n := range t.nodes {
+			if o, ok := n.op.(op.HotKeyed); ok {
+				for _, k := range o.HotKeys() {
+					out = append(out, HotKey{Operator: n.plan.ID, HotKey: k})
+				}
+			}
+		}
+	}
+	return out
+}
+
 // SplitStats is one split of a source as a job reads it.
 type SplitStats struct {
 	Source, Split, Position string

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/streamdb/streamdb/server"
 )
 
 // TestJoinsWithoutKeysAreSpread: a join by a comparison runs in several subtasks, of a number that changes, over restarts.
@@ -80,4 +82,46 @@ func TestJoinsOfAllPairsAreNoted(t *testing.T) {
 	n := len(s.notices)
 	s.rows("SELECT l.id FROM l, r")
 	require.Len(t, s.notices, n, "queries are not views")
+}
+
+// TestHotKeys: the keys of a join with the most matches are told, of rows that met only.
+func TestHotKeys(t *testing.T) {
+	s := open(t).connect()
+	s.must(
+		"CREATE TABLE l (id int PRIMARY KEY, k text, n int)", "CREATE TABLE r (id int PRIMARY KEY, k text, n int)",
+		"INSERT INTO r SELECT g, CASE WHEN g <= 600 THEN 'hot' WHEN g <= 900 THEN 'warm' ELSE 'k' || g END, g % 2 FROM generate_series(1, 2000) g",
+		"CREATE MATERIALIZED VIEW m WITH (parallelism = 2) AS SELECT l.id, r.id AS r FROM l JOIN r ON l.k = r.k AND l.n = r.n",
+	)
+	require.Empty(t, s.rows("SELECT * FROM streamdb.hot_keys"))
+	s.must("INSERT INTO l SELECT g, CASE WHEN g <= 5 THEN 'hot' WHEN g <= 7 THEN 'cold' ELSE 'k' || g END, 0 FROM generate_series(1, 1500) g", "FLUSH")
+	require.Equal(t, []string{"m|hot, 0|5|300|1500"}, s.rows("SELECT job, key, left_rows, right_rows, matches FROM streamdb.hot_keys"))
+	require.Equal(t, "1800", s.row("SELECT count(*) FROM m"))
+	s.must("CREATE ROLE eve LOGIN", "SET ROLE eve")
+	require.Empty(t, s.rows("SELECT * FROM streamdb.hot_keys"), "keys are data")
+}
+
+// TestJoinsGiveWay: a join of many keys holds no more than its share of the memory while it is filled, and finds its rows again.
+func TestJoinsGiveWay(t *testing.T) {
+	d := open(t, func(c *server.Config) { c.Memory = 16 << 20 })
+	s := d.connect()
+	s.must(
+		"CREATE TABLE l (id int PRIMARY KEY, k int, v int)", "CREATE TABLE r (id int PRIMARY KEY, v int)",
+		"INSERT INTO l SELECT g, g * 7 % 150000, g % 100 FROM generate_series(1, 150000) g", "INSERT INTO r SELECT g, g % 77 FROM generate_series(0, 149999) g",
+		"CREATE MATERIALIZED VIEW m AS SELECT l.id, l.v, r.v AS rv FROM l JOIN r ON l.k = r.id",
+		"CREATE MATERIALIZED VIEW o AS SELECT l.id, r.v AS rv FROM l LEFT JOIN r ON l.k = r.id + 75000",
+	)
+	same := func() {
+		t.Helper()
+		s.must("FLUSH")
+		require.Equal(t, s.row("SELECT count(*), sum(l.v), sum(r.v) FROM l JOIN r ON l.k = r.id"), s.row("SELECT count(*), sum(v), sum(rv) FROM m"))
+		require.Equal(t, s.row("SELECT count(*), count(r.v), sum(r.v) FROM l LEFT JOIN r ON l.k = r.id + 75000"), s.row("SELECT count(*), count(rv), sum(rv) FROM o"))
+	}
+	same()
+	s.must("UPDATE r SET v = v + 1 WHERE id % 50 = 0", "DELETE FROM l WHERE id % 60 = 0", "CHECKPOINT", "UPDATE l SET k = k + 1 WHERE id % 70 = 0")
+	same()
+	d.crash()
+	s = d.connect()
+	same()
+	s.must("DELETE FROM r WHERE id % 40 = 1", "INSERT INTO l SELECT g, g % 1000, 1 FROM generate_series(200001, 201000) g")
+	same()
 }

@@ -45,6 +45,8 @@ func streamdbRelations() []systemRelation {
 		rel(8, "subscriptions", subscriptionsRelation, column("pid", types.Int4), column("relation_id", i8), column("name", tx), column("epoch", i8), column("lag_ms", i8),
 			column("rows", i8), column("started", tz)),
 		rel(9, "histories", historiesRelation, column("relation_id", i8), column("name", tx), column("earliest_epoch", i8), column("newest_epoch", i8), column("bytes", i8)),
+		rel(10, "hot_keys", hotKeysRelation, column("job_id", i8), column("job", tx), column("operator_id", i8), column("key", tx), column("left_rows", i8), column("right_rows", i8),
+			column("matches", i8)),
 	}
 }
 
@@ -223,6 +225,18 @@ func errorsRelation(s *Server, late bool) [][]types.Datum {
 			}
 			rows = append(rows, []types.Datum{
 				int8d(int64(j.PublicID())), text(s.jobName(j)), int8d(int64(e.Operator)), text(e.Name), text(string(e.Code)), text(e.Message), row, int8d(e.Weight),
+			})
+		}
+	}
+	return rows
+}
+
+func hotKeysRelation(s *Server) [][]types.Datum {
+	var rows [][]types.Datum
+	for _, j := range s.engine.Jobs() {
+		for _, k := range j.HotKeys() {
+			rows = append(rows, []types.Datum{
+				int8d(int64(j.PublicID())), text(s.jobName(j)), int8d(int64(k.Operator)), text(k.Key), int8d(k.Rows[0]), int8d(k.Rows[1]), int8d(k.Matches),
 			})
 		}
 	}

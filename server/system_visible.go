@@ -24,7 +24,7 @@ func (ss *session) mine(relation string, rows [][]types.Datum) [][]types.Datum {
 		return ok && has(o.Owner)
 	}
 	switch relation {
-	case "errors", "late_rows":
+	case "errors", "late_rows", "hot_keys":
 		if !has(catalog.RoleReadAllData) {
 			rows = slices.DeleteFunc(rows, func(row []types.Datum) bool { return !owns(row) })
 		}

@@ -31,6 +31,18 @@ var filterSalts = [filterBlockWords]uint64{
 	0x47b6137b44974d91, 0x8824ad5ba2b7289d, 0x705495c72df1424b, 0x9efc49475c6bfb31, 0x5c6bfb31a2b7289d, 0x2df1424b8824ad5b, 0x44974d91705495c7, 0xc2b2ae3d27d4eb4f,
 }
 
+// KeyFilter is a set of hashes for an operator that asks before it reads: it has what was added, and a few others. One goroutine uses it.
+type KeyFilter struct{ f keyFilter }
+
+// Has reports whether h may have been added.
+func (f *KeyFilter) Has(h uint64) bool { return f.f.has(h) }
+
+// Add adds h.
+func (f *KeyFilter) Add(h uint64) { f.f.add(h) }
+
+// Bytes is the memory held.
+func (f *KeyFilter) Bytes() int64 { return f.f.bytes }
+
 func (f *keyFilter) has(h uint64) bool {
 	segs := f.segments.Load()
 	if segs == nil {

@@ -55,13 +55,18 @@ func (o *aggOp) relieve() {
 		return
 	}
 	o.account()
-	if !o.ctx.Budget.Over() || o.groups.bytes() < relieveMinBytes {
+	o.base.relieve(o.groups.bytes())
+}
+
+// relieve asks for a barrier to evict bytes at when the budget is used up, and waits when they would have to outgrow it until that one comes.
+func (b *base) relieve(bytes int64) {
+	if !b.ctx.Budget.Over() || bytes < relieveMinBytes {
 		return
 	}
-	if o.ctx.Budget.OverBy(relievePercent) {
-		o.ctx.Store.WaitForFlush()
+	if b.ctx.Budget.OverBy(relievePercent) {
+		b.ctx.Store.WaitForFlush()
 	}
-	o.ctx.Store.RequestFlush()
+	b.ctx.Store.RequestFlush()
 }
 
 // evict keeps only the groups used since the last checkpoint; all are in state.

@@ -32,7 +32,9 @@ type joinOp struct {
 	width    [2]int
 	output   []int
 	st       joinState
+	hot      hotKeys
 
+	chunks      uint // since the start
 	epoch       uint32
 	touched     []uint32 // keys
 	touchedRows []uint32 // of sides whose rows count their matches
@@ -59,7 +61,10 @@ type joinOp struct {
 	pend     []Watermark
 }
 
-var _ Operator = (*joinOp)(nil)
+var (
+	_ Operator = (*joinOp)(nil)
+	_ HotKeyed = (*joinOp)(nil)
+)
 
 // showMode tells when rows of a side are output by themselves.
 type showMode uint8
@@ -162,9 +167,6 @@ func (o *joinOp) added(g uint32, r int) error {
 	if o.closing.on {
 		o.closing.list(g, o.src.Cols[o.keys[o.srcSide][o.closing.key]].Int[r])
 	}
-	if o.st.complete {
-		return nil
-	}
 	return o.st.load(g)
 }
 
@@ -213,6 +215,10 @@ func (o *joinOp) Process(port int, c *types.Chunk, out Emitter) error {
 		}
 		if err := o.bury(); err != nil {
 			return err
+		}
+		if o.chunks++; o.chunks%relieveChunks == 0 && o.st.tables[0].part != nil && o.evictable() {
+			o.st.account()
+			o.relieve(o.st.reported)
 		}
 	}
 	return o.flushPads(out)
@@ -327,6 +333,9 @@ func (o *joinOp) probe(g uint32, words []uint64, r int, own uint32, out Emitter)
 	cols := o.cand.Cols[:o.width[0]]
 	if other == 1 {
 		cols = o.cand.Cols[o.width[0]:]
+	}
+	if half(words[joinLength], other) >= hotChain && len(o.keys[0]) > 0 && !o.ctx.OneShot {
+		o.hot.met(o, words, r)
 	}
 	if o.rng != nil && half(words[joinLength], other) > orderedChain {
 		return o.rng.probe(g, words, r, tag, cols, out)
@@ -595,6 +604,7 @@ func (o *joinOp) Barrier(b checkpoint.Barrier, out Emitter) error {
 	if err := o.expiry.promise(out); err != nil {
 		return err
 	}
+	o.hot.publish()
 	o.epoch++
 	if o.epoch == 0 {
 		o.epoch = 1
@@ -617,8 +627,9 @@ func (o *joinOp) Barrier(b checkpoint.Barrier, out Emitter) error {
 		st.account()
 		if o.ctx.Budget.Over() && o.evictable() {
 			// Everything is in state; keys come back as they are needed.
-			st.reset()
-			st.complete = false
+			if err := st.evict(); err != nil {
+				return err
+			}
 		}
 	}
 	st.account()

@@ -68,6 +68,7 @@ type joinState struct {
 	negative int               // rows with a negative count
 	tables   [2]table
 	complete bool
+	stored   [2]state.KeyFilter // hashes of the keys with stored rows, while not all keys are in memory
 	unsaved  []uint32
 	reported int64
 	key, val []byte
@@ -279,12 +280,33 @@ func (s *joinState) owned(r *joinRow) bool {
 	return s.o.node.Join.Spread == nil || s.o.ctx.Groups.Contains(r.kg)
 }
 
+// evict lets go of all keys; all are in state.
+func (s *joinState) evict() error {
+	err := s.groups.each(func(_ uint32, words []uint64) error {
+		for side := range s.stored {
+			if half(words[joinHeads], side) != 0 {
+				s.stored[side].Add(words[rowHash])
+			}
+		}
+		return nil
+	})
+	s.reset()
+	s.complete = false
+	return err
+}
+
 // load reads the rows of a key that is not in memory.
 func (s *joinState) load(g uint32) error {
 	words := s.groups.row(g)
+	if s.complete || !s.stored[0].Has(words[rowHash]) && !s.stored[1].Has(words[rowHash]) {
+		return nil
+	}
 	prefix := s.groups.appendKey(nil, words)
 	kg := keyGroup(s.o.ctx, words[rowHash])
 	for side := range s.tables {
+		if !s.stored[side].Has(words[rowHash]) {
+			continue
+		}
 		err := s.tables[side].scan(kg, prefix, false, func(k, v []byte) (bool, error) {
 			_, err := s.restoreRow(g, side, kg, k, v)
 			return true, err
@@ -329,14 +351,24 @@ func (s *joinState) settle(words []uint64) {
 // loadBatch is how many rows a restore puts into the table at once.
 const loadBatch = 1024
 
-// restore reads all rows, until the budget is used up.
+// restore reads all rows, until the budget is used up. A key must be wholly in memory or not at all: then it begins empty, and only knows what keys
+// there are.
 func (s *joinState) restore() error {
+	over := false
 	for side := range s.tables {
 		batch := types.NewChunk(s.o.ctx.InputTypes[side])
 		var ks, vs [][]byte
 		var kgs []uint16
 		flush := func() error {
 			batch.N = len(ks)
+			if over {
+				for _, h := range s.groups.hashes(batch, s.o.keys[side]) {
+					s.stored[side].Add(h)
+				}
+				batch.Reset()
+				ks, vs, kgs = ks[:0], vs[:0], kgs[:0]
+				return nil
+			}
 			grp := make([]uint32, len(ks))
 			err := s.groups.lookup(batch, s.o.keys[side], s.groups.hashes(batch, s.o.keys[side]), grp, func(g uint32, r int) error {
 				if s.o.closing.on {
@@ -359,13 +391,14 @@ func (s *joinState) restore() error {
 			batch.Reset()
 			ks, vs, kgs = ks[:0], vs[:0], kgs[:0]
 			s.account()
+			if over = s.o.ctx.Budget.Over() && s.o.evictable(); over {
+				err := s.evict()
+				s.account()
+				return err
+			}
 			return nil
 		}
-		over := false
 		err := s.scanAll(side, func(kg uint16, k, v []byte) error {
-			if over {
-				return nil
-			}
 			n, w := binary.Uvarint(v)
 			if w <= 0 || n > uint64(len(k)) {
 				return errCorruptState(s.o.node)
@@ -377,22 +410,13 @@ func (s *joinState) restore() error {
 			if len(ks) < loadBatch {
 				return nil
 			}
-			err := flush()
-			over = s.o.ctx.Budget.Over() && s.o.evictable()
-			return err
+			return flush()
 		})
 		if err == nil && len(ks) > 0 {
 			err = flush()
 		}
 		if err != nil {
 			return err
-		}
-		if over {
-			// A key must be wholly in memory or not at all: start empty and read what is needed.
-			s.reset()
-			s.complete = false
-			s.account()
-			return nil
 		}
 	}
 	return s.groups.each(func(_ uint32, words []uint64) error {
@@ -425,7 +449,7 @@ func (s *joinState) scanAll(side int, f func(kg uint16, key, val []byte) error) 
 
 // account tells the budget what the rows in memory take.
 func (s *joinState) account() {
-	n := s.groups.bytes() + s.rows.bytes() + int64(len(s.slabs))*joinRowBytes<<joinSlabBits + int64(len(s.index))*32
+	n := s.groups.bytes() + s.rows.bytes() + int64(len(s.slabs))*joinRowBytes<<joinSlabBits + int64(len(s.index))*32 + s.stored[0].Bytes() + s.stored[1].Bytes()
 	if s.o.rng != nil {
 		n += s.o.rng.bytes() + s.o.expiry.bytes()
 	}
