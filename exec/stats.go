@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/streamdb/streamdb/exec/op"
+	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/state"
 )
 
@@ -59,6 +60,10 @@ func (j *Job) SubtaskStats() []OperatorStats {
 		operator uint32
 		subtask  int
 	}
+	kinds := map[uint32]plan.Kind{}
+	for _, f := range j.Spec.Plan.Fragments {
+		f.Root.Walk(func(n *plan.Node) { kinds[n.ID] = n.Kind })
+	}
 	stored := map[place]state.TableMetrics{}
 	var rows, bytes int64
 	if r.store != nil {
@@ -66,6 +71,8 @@ func (j *Job) SubtaskStats() []OperatorStats {
 			p := place{op.NodeOf(t.Table), t.Subtask}
 			if t.Table >= materializeTable {
 				p.operator = r.rootID()
+			} else if !op.HoldsRows(kinds[p.operator], t.Table) {
+				t.Entries = 0
 			}
 			s := stored[p]
 			s.Entries, s.Bytes = s.Entries+t.Entries, s.Bytes+t.Bytes

@@ -6,7 +6,8 @@ type Rule struct{ Name, Does string }
 // Rules lists all of them.
 func Rules() []Rule {
 	return []Rule{
-		{"fold_constants", "expressions of constants are computed once; conditions that are never true leave nothing of what is below them"},
+		{"fold_constants", "expressions of constants are computed once"},
+		{"empty_inputs", "conditions that are never true leave nothing of what is below them, nor of what gives nothing for nothing"},
 		{"decorrelate", "subqueries become joins; switched off, in their plainest form"},
 		{ruleUnnestFilters, "correlated conditions are pulled up instead of joining with the values of the outer query"},
 		{"merge_projects", "projections on each other are one"},

@@ -21,6 +21,7 @@ var rules = [...]rule{
 	{"decorrelate", true, (*optimizer).decorrelate},
 	{"merge_projects", false, (*optimizer).mergeProjects},
 	{"push_down_predicates", false, (*optimizer).pushPredicates},
+	{"empty_inputs", false, (*optimizer).emptyInputs},
 	{"merge_projects", false, (*optimizer).mergeProjects},
 	{"reorder_joins", false, (*optimizer).reorderJoins},
 	{"rank_filters", false, (*optimizer).rankFilters},

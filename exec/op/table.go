@@ -18,6 +18,21 @@ const tablesPerNode = 8
 // NodeOf returns the id of the operator that a state table belongs to.
 func NodeOf(table uint32) uint32 { return table / tablesPerNode }
 
+// HoldsRows reports whether a state table of an operator has what it keeps of rows: one entry per row or group. The others have watermarks, queues
+// of what is due, and values of groups.
+func HoldsRows(kind plan.Kind, table uint32) bool {
+	switch n := table % tablesPerNode; kind {
+	case plan.KindJoin, plan.KindTemporalJoin:
+		return n < 2
+	case plan.KindRecompute:
+		return true
+	case plan.KindWatermark, plan.KindProcTime:
+		return false
+	default:
+		return n == 0
+	}
+}
+
 const (
 	orderedMode = state.Ordered
 	stagedMode  = state.Staged
