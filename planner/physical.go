@@ -587,7 +587,12 @@ func (ph *physical) over(n *node, need map[int]bool) *phys {
 	} else {
 		in = ph.require(in, distHash, n.partition, need)
 	}
-	in = ph.expire(in, nil, n.partition)
+	k := n.order
+	behind := len(k) > 0 && !k[0].desc && (!k[0].nullsFirst || in.nn[k[0].col]) && in.wm[k[0].col] && !looksAhead(n.over) // a row changes those behind it only
+	forgets := behind && ph.b.stream && ph.b.o.DropLate && !ph.b.o.EmitOnClose && in.app
+	if !forgets {
+		in = ph.expire(in, nil, n.partition)
+	}
 	var made []int
 	o := &plan.Over{PartitionBy: in.positions(n.partition), Order: in.sortKeys(n.order), Backward: n.backward}
 	for _, c := range n.over {
@@ -603,12 +608,12 @@ func (ph *physical) over(n *node, need map[int]bool) *phys {
 		p.nn[c.id] = isCount(c.fn)
 	}
 	p.wm, p.app = keepMarks(in.wm, n.partition), !ph.b.stream && in.app
-	if k := n.order; len(k) > 0 && !k[0].desc && (!k[0].nullsFirst || in.nn[k[0].col]) && in.wm[k[0].col] && !looksAhead(n.over) {
-		p.wm[k[0].col] = true // a row changes those behind it only
-		if ph.b.stream && ph.b.o.DropLate && !ph.b.o.EmitOnClose && in.app {
-			at := in.at(k[0].col)
-			o.Forget = &at
-		}
+	if behind {
+		p.wm[k[0].col] = true
+	}
+	if forgets {
+		at := in.at(k[0].col)
+		o.Forget = &at
 	}
 	if o.OnClose = ph.closing(in, n.partition); o.OnClose != nil {
 		p.app = true

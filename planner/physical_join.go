@@ -136,11 +136,17 @@ func (ph *physical) join(n *node, want, need map[int]bool) *phys {
 		ph.noteAllPairs(n, l, r)
 	}
 	var spread *plan.JoinSpread
+	timed := rng != nil && ph.rangeExpires(l, r, lc, rc) // keeps what later rows can meet only
 	if len(keys) == 0 {
+		if !timed {
+			l, r = ph.expireByKey(l, keep), ph.expireByKey(r, keep)
+		}
 		l, r, spread = ph.spread(n.jtype, l, r, keep)
 	} else {
 		l, r = ph.coPartition(l, r, lk, rk, keep)
-		l, r = ph.expire(l, nil, lk), ph.expire(r, nil, rk)
+		if !timed {
+			l, r = ph.expire(l, nil, lk), ph.expire(r, nil, rk)
+		}
 	}
 	semi := n.jtype == plan.Semi || n.jtype == plan.Anti
 
@@ -361,7 +367,6 @@ func (ph *physical) coPartition(l, r *phys, lk, rk []int, need map[int]bool) (*p
 // spread brings the rows of a join without keys into several subtasks, where its type allows that: those of one side are spread, each subtask has all
 // of the other side.
 func (ph *physical) spread(t plan.JoinType, l, r *phys, need map[int]bool) (*phys, *phys, *plan.JoinSpread) {
-	l, r = ph.expireByKey(l, need), ph.expireByKey(r, need)
 	if !ph.cut || l.dist == distSingle && r.dist == distSingle {
 		return l, r, nil
 	}

@@ -208,6 +208,11 @@ func (ph *physical) rangeColumns(p *phys, rng *joinRange, side func(*joinBound) 
 	return ph.compute(p, pre.ids, pre.exprs), out
 }
 
+// rangeExpires reports whether the watermarks of both sides tell which rows a range join need not keep.
+func (ph *physical) rangeExpires(l, r *phys, lc, rc [2]int) bool {
+	return ph.b.stream && l.app && r.app && lc[0] == lc[1] && rc[0] == rc[1] && l.wm[lc[0]] && r.wm[rc[0]]
+}
+
 // rangeOf is the stored form of a range whose expressions are columns of the inputs; all are the columns of both.
 func (ph *physical) rangeOf(rng *joinRange, l, r *phys, lc, rc [2]int, all []int) *plan.JoinRange {
 	out := &plan.JoinRange{}
@@ -221,7 +226,7 @@ func (ph *physical) rangeOf(rng *joinRange, l, r *phys, lc, rc [2]int, all []int
 	}
 	out.Lower, out.Upper = of(0, rng.lower), of(1, rng.upper)
 	out.Cond = ph.exprOver(and(conds...), all)
-	if ph.b.stream && l.app && r.app && lc[0] == lc[1] && rc[0] == rc[1] && l.wm[lc[0]] && r.wm[rc[0]] {
+	if ph.rangeExpires(l, r, lc, rc) {
 		out.Expire, out.OnClose = true, ph.b.o.EmitOnClose
 		ph.final = ph.final || out.OnClose
 	}

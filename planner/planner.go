@@ -76,8 +76,9 @@ func (b *binder) plan(r *bound) (*Planned, error) {
 	}
 	out := ph.build(n, toSet(want))
 	out = ph.hold(out, r.order)
+	final := ph.final && out.app
 	out = ph.root(out, r.cols)
-	if b.o.EmitOnClose && ph.onClose == 0 && !(ph.final && out.app) {
+	if b.o.EmitOnClose && ph.onClose == 0 && !final {
 		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "EMIT ON WINDOW CLOSE needs windows, or an order, by a column with a watermark").
 			WithHint("Group or partition by the window columns of TUMBLE, HOP, CUMULATE or SESSION, or write ORDER BY column, and declare WATERMARK FOR column AS .. on the source.")
 	}
