@@ -271,7 +271,11 @@ func TestSubscribeStreamsAsAStatement(t *testing.T) {
 		w.must("UPDATE t SET v = 'a'")
 		require.Equal(t, "-1 1 b", next())
 		cancel()
-		require.False(t, rows.Next() && rows.Next())
+		more := rows.Next() // what the last change brought
+		if more {
+			more = rows.Next()
+		}
+		require.False(t, more)
 		rows.Close()
 	}
 }
