@@ -682,13 +682,13 @@ func (e *Engine) keptUpTo(epoch uint64, which func(*Relation) bool) error {
 	return nil
 }
 
-// reach waits until the history has all up to an epoch, when it follows its relation.
+// reach waits until the history has all up to an epoch, unless it begins anew.
 func (h *history) reach(epoch uint64) error {
 	f := &historyFeed{h: h}
 	late := time.After(historyPatience)
 	for {
-		_, _, whole := f.whole()
-		if !whole || h.stopped() || f.closed() >= epoch {
+		state := h.standing()
+		if state == historyNew || h.stopped() || state == historyWhole && f.closed() >= epoch {
 			return nil
 		}
 		t := time.NewTimer(historyPoll)
@@ -696,10 +696,36 @@ func (h *history) reach(epoch uint64) error {
 		case <-t.C:
 		case <-h.life.Done():
 		case <-late:
-			return pgerr.Newf(pgerr.IOError, "the history of %q cannot be written", h.rel.Name)
+			return pgerr.Newf(pgerr.IOError, "the history of %q does not follow", h.rel.Name)
 		}
 		t.Stop()
 	}
+}
+
+// AwaitHistory waits until a relation keeps its changes, if it is to; a checkpoint after that holds no earlier state of a view than its history.
+func (e *Engine) AwaitHistory(ctx context.Context, r *Relation) error {
+	for {
+		changed := e.progress.wait()
+		h := r.history.Load()
+		if h == nil || h.stopped() || h.standing() != historyNew {
+			return nil
+		}
+		t := time.NewTimer(historyPoll)
+		select {
+		case <-changed:
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return context.Cause(ctx)
+		}
+		t.Stop()
+	}
+}
+
+func (h *history) standing() historyState {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.state
 }
 
 // completedEpoch is the epoch of the newest complete checkpoint of the relation.

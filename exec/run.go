@@ -601,6 +601,11 @@ func (r *run) sourcesEnded() bool {
 
 // unchanged reports that the last completed checkpoint still describes the job, so that nothing needs to be written.
 func (r *run) unchanged(b checkpoint.Barrier) bool {
+	if rel := r.job.rel; rel != nil {
+		if h := rel.history.Load(); h != nil && h.standing() == historyBack { // it still has to take back what comes after the last checkpoint
+			return false
+		}
+	}
 	return !r.live() && !r.taken && !r.inputsChanged(b.Epoch) && r.stateUnchanged()
 }
 
@@ -684,7 +689,7 @@ func (r *run) write(b checkpoint.Barrier, sealed []*state.Sealed, stats []checkp
 	}
 	if err := r.engine.keptUpTo(b.Epoch, func(rel *Relation) bool { return rel == r.job.rel }); err != nil {
 		r.job.decline(b.Checkpoint, err)
-		return err
+		return nil // the state is as good as before
 	}
 	for i := range stats {
 		stats[i].Async = time.Since(began)

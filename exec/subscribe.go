@@ -208,7 +208,10 @@ func (s *Subscription) awaitWhole(ctx context.Context, f *historyFeed) (n int64,
 		if whole {
 			return n, since, nil
 		}
-		if err := f.err(0); err != nil && f.h.stopped() {
+		if f.h.stopped() {
+			return 0, 0, f.err(0)
+		}
+		if err := s.advances(); err != nil {
 			return 0, 0, err
 		}
 		select {
@@ -262,16 +265,8 @@ func (s *Subscription) pin(ctx context.Context, least uint64) (*Pinned, error) {
 		if err := s.feed.err(0); err != nil {
 			return nil, err
 		}
-		if j := s.rel.job; j != nil {
-			if j.terminal() {
-				return nil, pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "%q does not change any more: its job was stopped", s.rel.Name)
-			}
-			if waits := s.o.Waits; waits != nil && j.isPaused() {
-				s.o.Waits = nil
-				if err := waits(); err != nil {
-					return nil, err
-				}
-			}
+		if err := s.advances(); err != nil {
+			return nil, err
 		}
 		select {
 		case <-changed:
@@ -281,6 +276,22 @@ func (s *Subscription) pin(ctx context.Context, least uint64) (*Pinned, error) {
 			return nil, context.Cause(ctx)
 		}
 	}
+}
+
+// advances fails when the relation never will, and tells who waits for it when it is paused.
+func (s *Subscription) advances() error {
+	j := s.rel.job
+	if j == nil {
+		return nil
+	}
+	if j.terminal() {
+		return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "%q does not change any more: its job was stopped", s.rel.Name)
+	}
+	if waits := s.o.Waits; waits != nil && j.isPaused() {
+		s.o.Waits = nil
+		return waits()
+	}
+	return nil
 }
 
 func errDropped(r *Relation) error {

@@ -58,7 +58,10 @@ func (d *dispatch) alterViewOptions(x *sql.AlterAction, o *catalog.Object) error
 		if n != j.Parallelism() {
 			srv.engine.Rescale(j, n)
 		}
-		return srv.retain(&c, 0)
+		if err := srv.retain(&c, 0); err != nil {
+			return err
+		}
+		return srv.engine.AwaitHistory(d.ctx, j.Relation())
 	})
 }
 

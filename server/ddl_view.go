@@ -265,7 +265,7 @@ func (d *dispatch) createMaterializedView(st *sql.CreateMaterializedView) error 
 // filled waits until a job has read what its inputs held, and tells how far it is meanwhile.
 func (d *dispatch) filled(j *exec.Job) error {
 	began := time.Now()
-	return j.WaitCaughtUp(d.ctx, progressEvery, func() {
+	err := j.WaitCaughtUp(d.ctx, progressEvery, func() {
 		read, total := j.Progress()
 		msg := fmt.Sprintf("%d of %d rows read", read, total)
 		if total > 0 && read > 0 {
@@ -276,6 +276,10 @@ func (d *dispatch) filled(j *exec.Job) error {
 			d.ss.srv.log.Debug().Err(err).Msg("progress notice")
 		}
 	})
+	if err != nil {
+		return err
+	}
+	return d.ss.srv.engine.AwaitHistory(d.ctx, j.Relation())
 }
 
 // jobOptions sets what the planning of a view's job depends on.

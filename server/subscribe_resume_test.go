@@ -230,3 +230,29 @@ func TestSubscribeResumesAfterAStopInOrder(t *testing.T) {
 	f.reaches(func() []string { return s.rows("TABLE t") })
 	m.reaches(func() []string { return s.rows("TABLE m") })
 }
+
+func TestSubscribeToAPausedViewOverACrash(t *testing.T) {
+	d := open(t)
+	s := d.connect()
+	s.must("CREATE TABLE t (id int PRIMARY KEY)", "CREATE MATERIALIZED VIEW m WITH (retention = '1 hour') AS SELECT count(*) AS n FROM t", "CHECKPOINT", "INSERT INTO t VALUES (1)")
+	m := follow(t, "m")
+	m.connect(d)
+	m.reaches(func() []string { return []string{"1"} })
+	s.must("PAUSE m")
+	d.crash() // the view is paused at its checkpoint, before what the subscriber has
+	s = d.connect()
+	s.must("INSERT INTO t VALUES (2)")
+	resumed := make(chan struct{})
+	go func() {
+		defer close(resumed)
+		_, _ = s.PgConn().Exec(d.ctx, "RESUME m").ReadAll()
+	}()
+	m.connect(d) // it waits for that
+	<-resumed
+	require.Equal(t, []string{"1"}, m.content())
+	m.reaches(func() []string { return []string{"2"} })
+	d.connect().must("CHECKPOINT")
+	d.crash()
+	m.connect(d)
+	m.reaches(func() []string { return []string{"2"} })
+}
