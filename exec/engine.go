@@ -362,7 +362,10 @@ func (e *Engine) wakeSources() {
 }
 
 // BeginCheckpoint implements checkpoint.Clock.
-func (e *Engine) BeginCheckpoint(id uint64) (uint64, error) { return e.clock.beginCheckpoint(id) }
+func (e *Engine) BeginCheckpoint(id uint64) (uint64, error) {
+	e.settleHistories()
+	return e.clock.beginCheckpoint(id)
+}
 
 // Quiet implements checkpoint.Clock.
 func (e *Engine) Quiet() bool { return e.clock.quiet() }

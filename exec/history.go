@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/storage/changelog"
 	"github.com/streamdb/streamdb/storage/wal"
@@ -29,6 +30,7 @@ const (
 	historyRetry      = time.Second      // after an error of the disk
 	historyPatience   = 10 * time.Second // that a checkpoint has with a history
 	historyPoll       = time.Millisecond
+	historySettles    = 2 * time.Second // that the beginning of a checkpoint waits for histories
 	leastSegmentBytes = 256 << 10
 	mostSegmentBytes  = 16 << 20
 )
@@ -122,16 +124,8 @@ type HistoryStats struct {
 
 // Histories returns what relations keep, in no order.
 func (e *Engine) Histories() []HistoryStats {
-	e.mu.Lock()
-	var hs []*history
-	for _, r := range e.rels {
-		if h := r.history.Load(); h != nil {
-			hs = append(hs, h)
-		}
-	}
-	e.mu.Unlock()
 	var out []HistoryStats
-	for _, h := range hs {
+	for _, h := range e.histories() {
 		newest := (&historyFeed{h: h}).closed()
 		h.mu.Lock()
 		if h.state != historyNew {
@@ -140,6 +134,18 @@ func (e *Engine) Histories() []HistoryStats {
 		h.mu.Unlock()
 	}
 	return out
+}
+
+func (e *Engine) histories() []*history {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var hs []*history
+	for _, r := range e.rels {
+		if h := r.history.Load(); h != nil {
+			hs = append(hs, h)
+		}
+	}
+	return hs
 }
 
 // Retain has a relation keep its changes from now on, or otherwise than before, or no longer. Before Start what a former process kept is taken up;
@@ -666,15 +672,10 @@ func (h *history) trim() error {
 // keptUpTo waits until the histories of some relations have everything up to an epoch that a checkpoint ends with: after a restart from it what came
 // before does not come again.
 func (e *Engine) keptUpTo(epoch uint64, which func(*Relation) bool) error {
-	e.mu.Lock()
-	var wait []*history
-	for _, r := range e.rels {
-		if h := r.history.Load(); h != nil && which(r) {
-			wait = append(wait, h)
+	for _, h := range e.histories() {
+		if !which(h.rel) {
+			continue
 		}
-	}
-	e.mu.Unlock()
-	for _, h := range wait {
 		if err := h.reach(epoch); err != nil {
 			return err
 		}
@@ -682,13 +683,20 @@ func (e *Engine) keptUpTo(epoch uint64, which func(*Relation) bool) error {
 	return nil
 }
 
-// reach waits until the history has all up to an epoch, unless it begins anew.
+// reach waits until the history has all up to an epoch, unless it begins anew. It fails for an epoch before the one at which the history took back
+// what an earlier run of the relation had made: at that epoch it is not what the relation is.
 func (h *history) reach(epoch uint64) error {
 	f := &historyFeed{h: h}
 	late := time.After(historyPatience)
 	for {
 		state := h.standing()
-		if state == historyNew || h.stopped() || state == historyWhole && f.closed() >= epoch {
+		if state == historyNew || h.stopped() {
+			return nil
+		}
+		if _, since, whole := f.whole(); whole && epoch < since {
+			return checkpoint.ErrNotRunning
+		}
+		if state == historyWhole && f.closed() >= epoch {
 			return nil
 		}
 		t := time.NewTimer(historyPoll)
@@ -719,6 +727,22 @@ func (e *Engine) AwaitHistory(ctx context.Context, r *Relation) error {
 			return context.Cause(ctx)
 		}
 		t.Stop()
+	}
+}
+
+// settleHistories gives histories that have something to take back a moment for it: the checkpoint that is about to begin needs that.
+func (e *Engine) settleHistories() {
+	late := time.After(historySettles)
+	for _, h := range e.histories() {
+		for j := h.rel.job; h.standing() == historyBack && !h.stopped() && (j == nil || j.advancing() && !j.isPaused()); {
+			t := time.NewTimer(historyPoll)
+			select {
+			case <-t.C:
+			case <-late:
+				t.Stop()
+				return
+			}
+		}
 	}
 }
 
