@@ -379,7 +379,7 @@ func (b *binder) join(j *pgext.Join, lat *scope, ev *env) (*node, *scope, error)
 		}
 	}
 	if temporal != nil {
-		if err = b.temporalJoin(n, pos); err != nil {
+		if err = b.temporalJoin(n, j.Right.(*pgext.Relation)); err != nil {
 			return nil, nil, err
 		}
 	}

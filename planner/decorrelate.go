@@ -473,7 +473,7 @@ func (d *domain) push(n *node) (*node, map[int]int) {
 	var m map[int]int
 	switch n.op {
 	case opTemporal:
-		o.b.fail(pgerr.Newf(pgerr.FeatureNotSupported, "a correlated subquery cannot use FOR SYSTEM_TIME AS OF PROCTIME()"))
+		o.b.fail(pgerr.Newf(pgerr.FeatureNotSupported, "a correlated subquery cannot use FOR SYSTEM_TIME AS OF PROCTIME()").At(n.pos))
 	case opJoin, opAsof:
 		return d.pushJoin(n, set, rename)
 	case opWork:

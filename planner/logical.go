@@ -60,6 +60,7 @@ type node struct {
 
 	jtype  plan.JoinType // join, apply, asof
 	placed *placedJoin   // join: where reorder_joins has put it
+	pos    int           // temporal: where it is in the statement, for errors
 
 	group  []int // agg, topn
 	global bool  // agg: exactly one row

@@ -39,7 +39,8 @@ func (b *binder) temporal(j *pgext.Join, ev *env) (*pgext.Relation, error) {
 }
 
 // temporalJoin checks the condition of a temporal join. A query sees one instant of both sides: there it is a join as others.
-func (b *binder) temporalJoin(n *node, pos int) error {
+func (b *binder) temporalJoin(n *node, at *pgext.Relation) error {
+	pos := b.pos(at.SystemTime.OriginTextPosition())
 	for n.op == opProject { // of USING
 		n = n.in[0]
 	}
@@ -67,13 +68,16 @@ func (b *binder) temporalJoin(n *node, pos int) error {
 		return pgerr.Newf(pgerr.FeatureNotSupported, "volatile functions are not supported in the condition of a join with FOR SYSTEM_TIME AS OF PROCTIME()").At(pos)
 	}
 	if b.stream {
-		n.op = opTemporal
+		n.op, n.pos = opTemporal, pos
 	}
 	return nil
 }
 
 // temporalJoin builds a join with what a relation holds in the epoch of the left row: looked up by its key, where that is joined on, or kept.
 func (ph *physical) temporalJoin(n *node, want, need map[int]bool) *phys {
+	if ph.sub != nil { // rows of the working table are computed again and again, and have no epoch in which they came
+		ph.b.fail(pgerr.Newf(pgerr.FeatureNotSupported, "a recursive query in a materialized view cannot join its own rows with FOR SYSTEM_TIME AS OF PROCTIME()").At(n.pos))
+	}
 	lset, rset := toSet(n.in[0].out()), toSet(n.in[1].out())
 	var keys []joinKey
 	var equal, rest []*expr.Expr
