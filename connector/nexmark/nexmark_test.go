@@ -255,6 +255,41 @@ func TestRate(t *testing.T) {
 	require.Equal(t, start+int64(rows-1)*200, last)
 }
 
+// Splits share the rate evenly in every lot, and go on so from where they were.
+func TestRateOfSplits(t *testing.T) {
+	now := time.Unix(1000, 0)
+	cn := &Connector{now: func() time.Time { return now }}
+	src, schema := openAt(t, cn, "nexmark.event.rate=4000", "nexmark.table.type=Event")
+	c := connectortest.NewChunk(schema, []int{1}, false)
+	read := func(rd connector.Reader) (rows int) {
+		for {
+			c.Reset()
+			st, _, err := rd.Next(context.Background(), c, 64)
+			require.NoError(t, err)
+			rows += c.N
+			if st == connector.Idle {
+				return rows
+			}
+		}
+	}
+	splits, err := src.Splits(context.Background())
+	require.NoError(t, err)
+	require.Len(t, splits, 4)
+	for _, split := range splits {
+		for range 3 { // opened, and opened again at its position twice
+			rd, err := src.Open(context.Background(), split, []int{1}, false, nil)
+			require.NoError(t, err)
+			for lot := range 250 {
+				now = now.Add(pace)
+				require.EqualValues(t, 10, rd.Lag())
+				require.Equal(t, 10, read(rd), "split %s, lot %d", split.ID, lot)
+				require.EqualValues(t, 0, rd.Lag())
+			}
+			split.Position = rd.Position()
+		}
+	}
+}
+
 func TestDeclaredColumns(t *testing.T) {
 	cn := New()
 	cfg := &connector.SourceConfig{Options: map[string]string{"connector": "nexmark", "nexmark.table.type": "bid", "nexmark.event.num": "500"}}

@@ -58,14 +58,21 @@ func (s *source) rows(from, to int64) int64 {
 	return to - from
 }
 
-// due returns the number of the first event that must not be generated yet.
+// due returns the number of the split's first event that must not be generated yet. The splits share the rate, so that rows come evenly.
 func (r *reader) due() int64 {
 	if r.s.rate == 0 {
 		return math.MaxInt64
 	}
 	elapsed := r.s.now().Sub(r.opened)
 	whole, part := int64(elapsed/time.Second), int64(elapsed%time.Second)
-	return r.openedAt + whole*r.s.rate + part*r.s.rate/int64(time.Second)
+	own := r.s.own(r.openedAt) + (whole*r.s.rate+part*r.s.rate/int64(time.Second))/r.s.splits
+	split := r.openedAt / splitBlock % r.s.splits
+	return (own/splitBlock*r.s.splits+split)*splitBlock + own%splitBlock
+}
+
+// own returns how many events before the given one are of the same split.
+func (s *source) own(event int64) int64 {
+	return event/splitBlock/s.splits*splitBlock + event%splitBlock
 }
 
 // Next implements connector.Reader.
@@ -161,14 +168,14 @@ func copyColumn(dst, src *types.Vector, base int) {
 // Position implements connector.Reader.
 func (r *reader) Position() []byte { return encodePosition(r.next) }
 
-// Lag implements connector.Reader: events of the split, exact at the ends of blocks.
+// Lag implements connector.Reader: events of the split, exact at the ends of blocks when the source ends.
 func (r *reader) Lag() int64 {
 	end := r.s.events
 	if end < 0 {
 		if r.s.rate == 0 {
 			return -1
 		}
-		end = r.due()
+		return max(r.s.own(r.due())-r.s.own(r.next), 0)
 	}
 	return max(end-r.next, 0) / r.s.splits
 }
