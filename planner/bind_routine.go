@@ -594,7 +594,7 @@ func (x *exprCtx) params(fr *frame, uses map[int]int, args []*expr.Expr, pos int
 			return nil, pgerr.Newf(pgerr.FeatureNotSupported, "a volatile argument of function %s is not supported in %s", fr.f.Name, x.inCase).
 				WithHint("Compute the argument in a subquery first.").At(pos)
 		}
-		col := b.md.add("?arg?", args[i].Type)
+		col := b.md.add(argName, args[i].Type)
 		b.keepShape(col, args[i])
 		one := &node{op: opProject, in: []*node{b.md.dual()}, cols: []int{col}, exprs: []*expr.Expr{args[i]}}
 		x.applies = append(x.applies, apply{right: one, jtype: plan.Inner, computed: true})

@@ -532,7 +532,7 @@ func (p *preparer) col(e *expr.Expr) int {
 			return p.ids[i]
 		}
 	}
-	id := p.b.md.add("?arg?", e.Type)
+	id := p.b.md.add(argName, e.Type)
 	p.b.keepShape(id, e)
 	p.ids, p.exprs = append(p.ids, id), append(p.exprs, e)
 	return id

@@ -145,6 +145,13 @@ func (p *phys) sortKeys(ks []sortKey) []plan.SortKey {
 	return out
 }
 
+// argName is the name of a column that holds an expression of something above it, such as a join key, until EXPLAIN can name it by
+// the expression's text, of at most maxArgName bytes.
+const (
+	argName    = "?arg?"
+	maxArgName = 63
+)
+
 // project makes a projection; key columns that it would lose are passed on.
 func (ph *physical) project(in *phys, ids []int, exprs []*expr.Expr) *phys {
 	ids, exprs = append([]int(nil), ids...), append([]*expr.Expr(nil), exprs...)
@@ -174,6 +181,13 @@ func (ph *physical) project(in *phys, ids []int, exprs []*expr.Expr) *phys {
 	}
 	if samePassed(ids, exprs, in.ids) {
 		return in
+	}
+	for i, e := range exprs {
+		if col := &ph.md.cols[ids[i]]; col.name == argName && e.Kind != expr.Column {
+			if text := expr.String(ph.expr(e, in), names(in.n)); len(text) <= maxArgName {
+				col.name = text
+			}
+		}
 	}
 	p := ph.node(plan.KindProject, ids, key, in)
 	pr := &plan.Project{}

@@ -220,7 +220,7 @@ func isNow(name string) bool {
 func errSliding(name string, pos int) error {
 	e := pgerr.Newf(pgerr.FeatureNotSupported, "function %s() cannot be used in a materialized view: its result changes without a change of its input", name)
 	if isNow(name) {
-		return e.WithHint("It may be compared with an expression of the row in WHERE: .. > now() - interval '1 hour'.").At(pos)
+		return e.WithHint("It may be compared with an expression of the row in WHERE: .. > now() - interval '1 hour'; the interval is a constant without months.").At(pos)
 	}
 	return e.WithHint("Use a column of the input, for example the time at which a row was written.").At(pos)
 }

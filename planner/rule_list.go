@@ -24,6 +24,7 @@ func Rules() []Rule {
 		{rulePointReads, "reads by primary key run no operators"},
 		{ruleIndexScans, "parts of a table are read by its key or an index"},
 		{ruleIndexJoins, "joins look up the rows of one side by the keys of the other"},
+		{ruleLookupJoins, "joins of views read a large relation by its key instead of keeping its rows"},
 		{ruleMinMax, "the least or greatest value is the first one of an index"},
 		{ruleDynamicFilter, "comparisons with one value that changes keep the rows in order"},
 		{ruleLiveRecursion, "recursive queries with a linear step are kept up to date from changes"},

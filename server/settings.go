@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -98,7 +99,7 @@ func settings() []setting {
 		{name: "transaction_read_only", value: "off", check: boolean, doc: "Refuse writes in the running transaction."},
 
 		{name: "background_ddl", value: "off", check: boolean, doc: "CREATE MATERIALIZED VIEW returns at once and fills the view in the background."},
-		{name: "streamdb.disabled_rules", doc: "Planner rules switched off, separated by commas."},
+		{name: "streamdb.disabled_rules", check: ruleNames, doc: "Planner rules switched off, separated by commas."},
 		{name: settingParallelism, value: "0", scope: scopeJob, check: integer(0, state.DefaultMaxParallelism), doc: "Subtasks per fragment of new jobs; 0: the number of cores.", aliases: []string{"streaming_parallelism"}},
 		{name: settingOnError, value: "divert", scope: scopeJob, check: oneOf("divert", "raise"), doc: "Rows whose evaluation fails: divert to streamdb.errors, or raise when the view is read."},
 		{name: settingTTL, value: "0", scope: scopeJob, check: timeSpan, aliases: []string{"table.exec.state.ttl"}, doc: "After what time without a change a view drops the rows and groups that it keeps, and what it shows of them; 0: never."},
@@ -145,6 +146,16 @@ func oneOf(values ...string) func(string) (string, error) {
 		}
 		return "", fmt.Errorf("available values: %s", strings.Join(values, ", "))
 	}
+}
+
+// ruleNames checks a list of planner rules.
+func ruleNames(s string) (string, error) {
+	for _, r := range slices.Sorted(maps.Keys(disabledRules(s))) {
+		if !slices.ContainsFunc(planner.Rules(), func(known planner.Rule) bool { return known.Name == r }) {
+			return "", fmt.Errorf("there is no planner rule %q; EXPLAIN (VERBOSE) names those that have fired", r)
+		}
+	}
+	return s, nil
 }
 
 var errNotBoolean = errors.New("a Boolean value is required")

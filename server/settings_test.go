@@ -116,6 +116,7 @@ func TestSettingsRefuse(t *testing.T) {
 		"SET extra_float_digits = 99": "22023", "SET statement_timeout = -1": "22023", "SET statement_timeout = 'abc'": "22023", "SET server_version = '1'": "55P02",
 		"SET bytea_output = 'x'": "22023", "SET streamdb.nope = 1": "42704", "SET execution.checkpointing.nope = 1": "42704", "SET synchronous_commit = 'maybe'": "22023",
 		"ALTER SYSTEM SET nope = 1": "42704", "ALTER SYSTEM SET parallelism = 100000": "22023", "BEGIN; DISCARD ALL": "25001", "SET state.backend.type = 'nope'": "22023",
+		"SET streamdb.disabled_rules = 'range_join, range_joins'": "22023", "SET streamdb.disabled_rules = ' range_join,'": "",
 	} {
 		require.Equal(t, code, s.code(q), q)
 		s.must("ROLLBACK")

@@ -74,7 +74,11 @@ func storageParameters(kind catalog.Kind, opts []sql.Option) error {
 		}
 		p, ok := known[name]
 		if !ok || toast && !p.toast {
-			return pgerr.Newf(pgerr.InvalidParameterValue, "unrecognized parameter %q", name).At(o.Pos)
+			e := pgerr.Newf(pgerr.InvalidParameterValue, "unrecognized parameter %q", name).At(o.Pos)
+			if kind == catalog.Index {
+				return e
+			}
+			return e.WithHint("A table knows: append_only, on_conflict, retention, retention_size, and the storage parameters of PostgreSQL.")
 		}
 		if err := p.check(name, o); err != nil {
 			return atPos(err, o.ValuePos)

@@ -73,6 +73,7 @@ func TestAppendOnlyIsKept(t *testing.T) {
 	s.must("ALTER TABLE t SET (append_only = true)", "CREATE MATERIALIZED VIEW m AS SELECT max(v) AS v FROM t")
 	other.fails("COMMIT", "40001", "")
 	require.Contains(t, strings.Join(s.rows("EXPLAIN CREATE MATERIALIZED VIEW x AS SELECT max(v) FROM t"), "\n"), "State: one entry") // not all values
+	require.Contains(t, s.fails("ALTER TABLE t SET (on_conflic = 'ignore')", "22023", `unrecognized parameter "on_conflic"`).Hint, "on_conflict")
 	e := s.fails("UPDATE t SET v = 1", "55000", `cannot update append-only table "t"`)
 	require.Contains(t, e.Hint, "RESET (append_only)")
 	e = s.fails("ALTER TABLE t RESET (append_only)", "2BP01", `table "t" must stay append-only because other objects depend on it`)

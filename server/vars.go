@@ -412,8 +412,12 @@ func (v *sessionVars) tempFileLimit() int64 {
 }
 
 func (v *sessionVars) disabledRules() map[string]bool {
+	return disabledRules(v.vals["streamdb.disabled_rules"])
+}
+
+func disabledRules(list string) map[string]bool {
 	var m map[string]bool
-	for _, r := range strings.Split(v.vals["streamdb.disabled_rules"], ",") {
+	for _, r := range strings.Split(list, ",") {
 		if r = strings.TrimSpace(r); r != "" {
 			if m == nil {
 				m = map[string]bool{}
