@@ -30,6 +30,15 @@ func (c *fakeCatalog) Relation(schema, name string) (*planner.Relation, bool) {
 	return r, ok
 }
 
+func (c *fakeCatalog) byID(id uint64) (*planner.Relation, bool) {
+	for _, r := range c.rels {
+		if r.ID == id {
+			return r, true
+		}
+	}
+	return nil, false
+}
+
 func (c *fakeCatalog) TypeName(types.OID) (string, bool)     { return "", false }
 func (c *fakeCatalog) Type(string, string) (types.OID, bool) { return 0, false }
 func (c *fakeCatalog) EnumValues(types.OID) []string         { return nil }

@@ -76,6 +76,9 @@ func (x *explainer) node(n *plan.Node, depth int) {
 	if x.Verbose {
 		title += fmt.Sprintf("  (id=%d)", n.ID)
 	}
+	if text := x.estimate(n); text != "" {
+		title += "  (" + text + ")"
+	}
 	title += x.actual(n)
 	var subtasks []Running
 	if x.Running != nil {
@@ -146,6 +149,18 @@ func (x *explainer) node(n *plan.Node, depth int) {
 	for _, in := range children(n) {
 		x.node(in, inner)
 	}
+}
+
+// estimate tells what is expected of an operator, after its title.
+func (x *explainer) estimate(n *plan.Node) string {
+	e, ok := x.estimated[n]
+	switch {
+	case !ok:
+		return ""
+	case e.state < 0:
+		return fmt.Sprintf("rows=%.0f", e.rows)
+	}
+	return fmt.Sprintf("rows=%.0f state rows=%.0f", e.rows, e.state)
 }
 
 // actual tells what an operator did, after its title.
@@ -261,6 +276,9 @@ func (x *explainer) describe(n *plan.Node) (string, []string) {
 	case plan.KindValues:
 		if len(n.Values.Rows) == 1 {
 			return "Values", []string{"Row: " + exprList(n.Values.Rows[0], nil)}
+		}
+		if x.estimated != nil {
+			return "Values", nil // which are counted behind all operators
 		}
 		return fmt.Sprintf("Values  (rows=%d)", len(n.Values.Rows)), nil
 	case plan.KindSeries:

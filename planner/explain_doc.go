@@ -2,6 +2,7 @@ package planner
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,6 +27,8 @@ type Explained struct {
 	Settings  [][2]string    // shown when not nil
 	Planning  *time.Duration // shown when not nil
 	Execution *time.Duration
+
+	estimated map[*plan.Node]estimate // of EXPLAIN (COSTS), nil: not asked for
 }
 
 // ExplainedPart is a query of a WITH clause that runs by itself.
@@ -185,6 +188,12 @@ func (x *explainer) group(n *plan.Node, relation string) *group {
 	x.kind(g, n, title)
 	if relation != "" {
 		g.add("Parent Relationship", relation)
+	}
+	if e, ok := x.estimated[n]; ok {
+		g.bare("Plan Rows", fmt.Sprintf("%.0f", e.rows))
+		if e.state >= 0 {
+			g.bare("Plan State Rows", fmt.Sprintf("%.0f", e.state))
+		}
 	}
 	x.actualMembers(g, n)
 	x.running(g, n)

@@ -116,6 +116,9 @@ func (e *Explained) Dot() []string {
 				}
 				lines = append(lines, "Output: "+strings.Join(names(n), ", "))
 			}
+			if text := x.estimate(n); text != "" {
+				lines = append(lines, text)
+			}
 			if x.Actual != nil {
 				lines = append(lines, strings.TrimSpace(x.actual(n)))
 			}

@@ -84,7 +84,8 @@ func explainChange(t *testing.T, text string, o planner.Options) string {
 	return strings.Join(out, "\n") + "\n"
 }
 
-// TestExplain runs testdata/explain: "query" plans once, "stream" plans a job, "change" an INSERT, UPDATE or DELETE. Arguments: verbose, single, lookups, emit, droplate, ttl, off=(rules).
+// TestExplain runs testdata/explain: "query" plans once, "stream" plans a job, "change" an INSERT, UPDATE or DELETE. Arguments: verbose, single, lookups, emit, droplate, ttl, off=(rules),
+// costs, rows=(sizes of t, u, m, keyless), format.
 func TestExplain(t *testing.T) {
 	base := newOptions(t)
 	datadriven.Walk(t, "testdata/explain", func(t *testing.T, path string) {
@@ -95,6 +96,14 @@ func TestExplain(t *testing.T) {
 			o.DisabledRules = map[string]bool{}
 			for _, r := range off {
 				o.DisabledRules[r] = true
+			}
+			var sizes []int64
+			d.MaybeScanArgs(t, "rows", &sizes)
+			for i, name := range []string{"t", "u", "m", "keyless"} {
+				o.Catalog.(*fakeCatalog).rels[name].Rows = 0
+				if i < len(sizes) {
+					o.Catalog.(*fakeCatalog).rels[name].Rows = sizes[i]
+				}
 			}
 			if d.HasArg("lookups") {
 				o.LookupJoinRows = 1
@@ -123,7 +132,23 @@ func TestExplain(t *testing.T) {
 			if err != nil {
 				return explainError(err)
 			}
-			return strings.Join(planner.Explain(p.Plan, d.HasArg("verbose")), "\n") + "\n"
+			e := &planner.Explained{Plan: p.Plan, Verbose: d.HasArg("verbose")}
+			if d.HasArg("costs") {
+				e.Estimate(o.Registry, o.Catalog.(*fakeCatalog).byID)
+			}
+			format := "text"
+			d.MaybeScanArgs(t, "format", &format)
+			switch format {
+			case "json":
+				return e.JSON() + "\n"
+			case "yaml":
+				return e.YAML() + "\n"
+			case "xml":
+				return e.XML() + "\n"
+			case "dot":
+				return strings.Join(e.Dot(), "\n") + "\n"
+			}
+			return strings.Join(e.Text(), "\n") + "\n"
 		})
 	})
 }

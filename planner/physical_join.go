@@ -261,9 +261,11 @@ func (ph *physical) fixed(cols []int, keys []joinKey, side func(joinKey) *expr.E
 }
 
 // widened returns what e converts without making different values equal. Other functions of one argument between such types are none of that.
-func (ph *physical) widened(e *expr.Expr) *expr.Expr {
+func (ph *physical) widened(e *expr.Expr) *expr.Expr { return widened(ph.b.reg, e) }
+
+func widened(reg *functions.Registry, e *expr.Expr) *expr.Expr {
 	for e.Kind == expr.Call && len(e.Args) == 1 && widening(e.Args[0].Type.OID, e.Type.OID) {
-		c, err := ph.b.reg.Cast(e.Args[0], types.T(e.Type.OID), functions.Implicit)
+		c, err := reg.Cast(e.Args[0], types.T(e.Type.OID), functions.Implicit)
 		if e.Func != expr.Retype && (err != nil || !sameExpr(c, e)) {
 			break
 		}

@@ -6,16 +6,13 @@ import (
 
 	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/sql/expr"
-	"github.com/streamdb/streamdb/types"
 )
 
 // Limits of the rule reorder_joins.
 const (
-	maxOrderedJoins = 10   // relations whose orders are all compared; of more the next smallest pair is joined
-	maxJoinChain    = 40   // relations of a chain that is ordered at all
-	leastJoinRows   = 256  // a chain whose intermediate results are expected to have fewer rows stays as it is written
-	unknownRows     = 1000 // of an empty table, whose size says nothing
-	sourceRows      = 1_000_000
+	maxOrderedJoins = 10  // relations whose orders are all compared; of more the next smallest pair is joined
+	maxJoinChain    = 40  // relations of a chain that is ordered at all
+	leastJoinRows   = 256 // a chain whose intermediate results are expected to have fewer rows stays as it is written
 )
 
 // joinTree is a chain of inner joins as it was written.
@@ -185,34 +182,21 @@ func (c *joinChain) measure() {
 		}
 	}
 	for p, list := range equal {
-		sides := [2]*relStats{c.stats[p.a], c.stats[p.b]}
-		var on [2][]int
-		sel := 1.0
+		var pairs [][2]*expr.Expr
 		for _, i := range list {
-			distinct := 1.0
-			for _, arg := range c.conds[i].e.Args {
-				side := 0
-				if onSide(arg, cols[p.b]) {
-					side = 1
-				}
-				arg = (&physical{b: c.o.b, o: c.o, md: c.o.md}).widened(arg)
-				if arg.Kind == expr.Column {
-					on[side] = append(on[side], arg.Col)
-				}
-				distinct = max(distinct, sides[side].distinct(arg))
-			}
-			sel /= distinct
+			pairs = append(pairs, sides(c.conds[i].e, cols[p.b]))
 		}
-		least := 1 / max(sides[0].base, sides[1].base)
-		for k, s := range sides {
-			if s.unique(on[k]) {
-				sel, least = 1/s.base, 1/s.base
-				break
-			}
-		}
-		c.conds[list[0]].sel = max(sel, least)
+		c.conds[list[0]].sel = matchShare(c.o.b.reg, c.stats[p.a], c.stats[p.b], pairs)
 	}
 	c.rows = map[uint64]float64{}
+}
+
+// sides orders the operands of an equality: the second one uses columns of the right side.
+func sides(e *expr.Expr, right map[int]bool) [2]*expr.Expr {
+	if onSide(e.Args[0], right) {
+		return [2]*expr.Expr{e.Args[1], e.Args[0]}
+	}
+	return [2]*expr.Expr{e.Args[0], e.Args[1]}
 }
 
 // rowsOf is how many rows the join of a set of relations is expected to have.
@@ -418,161 +402,4 @@ func (ph *physical) keyAsWritten(t *joinTree, keys [][]int) []int {
 	}
 	on, _ := ph.joinKeys(t.cond, t.l.cols, t.r.cols)
 	return ph.innerKey(ph.keyAsWritten(t.l, keys), ph.keyAsWritten(t.r, keys), nil, nil, on)
-}
-
-// rangeShare is the share of rows that a condition is expected to leave about which nothing is known; equalShare that of an equality.
-const (
-	rangeShare = 0.3
-	equalShare = 0.1
-)
-
-// relStats is what is expected of the rows of a plan.
-type relStats struct {
-	rows float64
-	base float64 // before conditions
-	keys [][]int // columns that are unique together
-	cols map[int]float64
-}
-
-// distinct is how many values an expression has before conditions.
-func (s *relStats) distinct(e *expr.Expr) float64 {
-	if e.Kind == expr.Column {
-		if d, ok := s.cols[e.Col]; ok {
-			return d
-		}
-	}
-	return max(1, s.base*equalShare)
-}
-
-func (s *relStats) unique(cols []int) bool {
-	return slices.ContainsFunc(s.keys, func(key []int) bool {
-		return !slices.ContainsFunc(key, func(k int) bool { return !slices.Contains(cols, k) })
-	})
-}
-
-// statsOf estimates a plan by rules of thumb.
-func (o *optimizer) statsOf(n *node) *relStats {
-	switch n.op {
-	case opScan, opSource:
-		return o.statsOfRelation(n)
-	case opFilter:
-		s := o.statsOf(n.in[0])
-		var fixed []int
-		for _, c := range conjuncts(n.cond) {
-			share := rangeShare
-			if c.Kind == expr.InList || c.Kind == expr.IsNull {
-				share = equalShare * float64(max(1, len(c.Args)-1))
-			}
-			if o.equality(c) {
-				share = equalShare
-				for i, a := range c.Args {
-					if a.Kind == expr.Column && constantArgs(c.Args[1-i]) {
-						fixed = append(fixed, a.Col)
-						share = 1 / s.distinct(a)
-					}
-				}
-			}
-			s.rows *= min(1, share)
-		}
-		if s.unique(fixed) {
-			s.rows = 1
-		}
-		s.rows = max(1, s.rows)
-		return s
-	case opAgg:
-		s := o.statsOf(n.in[0])
-		if len(n.group) == 0 {
-			return &relStats{rows: 1, base: 1, keys: [][]int{{}}}
-		}
-		groups := 1.0
-		for _, g := range n.group {
-			groups *= s.distinct(o.md.ref(g))
-		}
-		s.rows = max(1, min(s.rows, groups))
-		s.base, s.keys = s.rows, [][]int{n.group}
-		return s
-	case opTopN:
-		s := o.statsOf(n.in[0])
-		if n.limit != nil && n.limit.Kind == expr.Const && !n.limit.Const.Null && len(n.group) == 0 {
-			s.rows = min(s.rows, max(1, float64(n.limit.Const.Int)))
-		}
-		return s
-	case opJoin:
-		l, r := o.statsOf(n.in[0]), o.statsOf(n.in[1])
-		if n.jtype == plan.Semi || n.jtype == plan.Anti {
-			l.rows = max(1, l.rows/2)
-			return l
-		}
-		return &relStats{rows: max(l.rows, r.rows), base: max(l.base, r.base)}
-	case opValues:
-		return &relStats{rows: max(1, float64(len(n.rows))), base: max(1, float64(len(n.rows)))}
-	case opUnion:
-		s := &relStats{}
-		for _, in := range n.in {
-			x := o.statsOf(in)
-			s.rows, s.base = s.rows+x.rows, s.base+x.base
-		}
-		return s
-	case opUnnest:
-		s := o.statsOf(n.in[0])
-		return &relStats{rows: s.rows * 10, base: s.base * 10}
-	}
-	if len(n.in) == 0 {
-		return &relStats{rows: unknownRows, base: unknownRows}
-	}
-	s := o.statsOf(n.in[0])
-	if n.op == opWindow || n.op == opRecurse {
-		s.keys = nil
-	}
-	return s
-}
-
-// statsOfRelation knows the rows of a relation and which of its columns are unique.
-func (o *optimizer) statsOfRelation(n *node) *relStats {
-	rows := float64(n.rel.Rows)
-	if rows == 0 {
-		if rows = unknownRows; n.op == opSource {
-			rows = sourceRows
-		}
-	}
-	s := &relStats{rows: rows, base: rows, cols: map[int]float64{}}
-	at := map[int]int{}
-	for i, c := range n.stored {
-		at[c] = n.cols[i]
-	}
-	for i, c := range n.cols {
-		if t := o.md.typ(c); t.OID == types.OIDBool && n.stored[i] >= 0 {
-			s.cols[c] = 2
-		}
-	}
-	add := func(key []int) {
-		var ids []int
-		for _, k := range key {
-			id, ok := at[k]
-			if !ok {
-				return
-			}
-			ids = append(ids, id)
-		}
-		if s.keys = append(s.keys, ids); len(ids) == 1 {
-			s.cols[ids[0]] = rows
-		}
-	}
-	if len(n.rel.Key) > 0 {
-		add(n.rel.Key)
-	}
-	for _, x := range n.rel.Indexes {
-		var key []int
-		for _, k := range x.Keys {
-			if k.Column < 0 {
-				key = nil
-				break
-			}
-			key = append(key, k.Column)
-		}
-		if x.Unique && x.Where == nil && key != nil {
-			add(key)
-		}
-	}
-	return s
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/sql/expr"
+	"github.com/streamdb/streamdb/sql/functions"
 	"github.com/streamdb/streamdb/types"
 )
 
@@ -64,11 +65,13 @@ func newOptimizer(b *binder) *optimizer {
 func (o *optimizer) equality(e *expr.Expr) bool { return o.operator(e, "=") }
 
 // operator reports whether e is a call of the named comparison of its operands' types.
-func (o *optimizer) operator(e *expr.Expr, name string) bool {
+func (o *optimizer) operator(e *expr.Expr, name string) bool { return isOperator(o.b.reg, e, name) }
+
+func isOperator(reg *functions.Registry, e *expr.Expr, name string) bool {
 	if e.Kind != expr.Call || len(e.Args) != 2 || e.Type.OID != types.OIDBool {
 		return false
 	}
-	r, err := o.b.reg.ResolveOperator(name, e.Args[0].Type, e.Args[1].Type)
+	r, err := reg.ResolveOperator(name, e.Args[0].Type, e.Args[1].Type)
 	return err == nil && r.Func.ID == e.Func
 }
 

@@ -59,12 +59,19 @@ func (d *dispatch) explain(st *sql.Explain) error {
 	}
 	e := &planner.Explained{Verbose: st.Verbose, Timing: st.Timing}
 	var p *prepared
+	estimate := func() {
+		if st.Costs {
+			snap := d.ss.snapshot()
+			e.Estimate(d.ss.srv.registry, d.ss.srv.planCatalog(snap, nil).byID)
+		}
+	}
 	began := time.Now()
 	if st.View != nil {
 		var err error
 		if e.Plan, e.Running, err = d.runningView(st); err != nil {
 			return err
 		}
+		estimate()
 		return d.explanation(e, st.Format)
 	}
 	if t, ok := st.Target.(*sql.CreateMaterializedView); ok {
@@ -119,6 +126,7 @@ func (d *dispatch) explain(st *sql.Explain) error {
 	if p != nil {
 		describe(e, p)
 	}
+	estimate()
 	for _, o := range st.Options {
 		if o.Name == "settings" && optionOn(o) {
 			e.Settings = d.ss.vars.planSettings()

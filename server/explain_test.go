@@ -127,6 +127,14 @@ func TestExplainAnalyze(t *testing.T) {
 	require.Contains(t, s.row("EXPLAIN (ANALYZE, FORMAT YAML, TIMING OFF, SUMMARY OFF) EXECUTE p(9995)"), "- Plan: \n    Node Type: \"Result\"\n    Actual Rows: 5\n")
 	require.Contains(t, s.row("EXPLAIN (FORMAT YAML) SELECT 1"), "- Plan: \n    Node Type: \"Result\"\n    Plans: \n      - Node Type: \"Result\"\n        Parent Relationship: \"Outer\"\n")
 
+	// What is expected stands beside what there was.
+	const expected = "EXPLAIN (ANALYZE, COSTS, TIMING OFF, SUMMARY OFF"
+	require.Equal(t, []string{
+		"Result  (rows=10) (actual rows=5 loops=1)", "  ->  Filter  (rows=10) (actual rows=5 loops=1)", "      Condition: (b = 'x'::text)",
+		"      Rows Removed by Filter: 9991", "      ->  Scan on t  (rows=9996) (actual rows=9996 loops=1)",
+	}, s.rows(expected+") SELECT * FROM t WHERE b = 'x'"))
+	require.Contains(t, s.row(expected+", FORMAT JSON) SELECT count(*) FROM t"), `"Plan Rows": 9996`)
+
 	// A query of a WITH clause that is evaluated once.
 	require.Equal(t, []string{"Result (actual rows=1 loops=1)", "  CTE w", "    ->  Result (actual rows=3 loops=1)"},
 		s.rows(plain + "WITH w AS (SELECT random() AS r FROM t LIMIT 3) SELECT count(*) FROM w AS a JOIN w AS b USING (r)")[:3])
@@ -157,6 +165,10 @@ func TestExplainAnalyzeOfARunningView(t *testing.T) {
 	require.Regexp(t, `->  Hash Aggregate \(rows in=1000 out=10 state rows=10 bytes=[1-9]`, lines)
 	require.Regexp(t, `->  Materialize \(rows in=10 out=0 state rows=10 `, lines)
 	require.NotContains(t, strings.Join(s.rows("EXPLAIN MATERIALIZED VIEW m"), "\n"), "rows in=")
+	require.NotContains(t, strings.Join(s.rows("EXPLAIN MATERIALIZED VIEW m"), "\n"), "rows=")
+	require.Contains(t, strings.Join(s.rows("EXPLAIN (COSTS) MATERIALIZED VIEW m"), "\n"), "->  Hash Join  (rows=1000 state rows=1010)\n")
+	require.Regexp(t, `Hash Join  \(rows=1000 state rows=1010\) \(rows in=1010 out=1000 state rows=1010 `, strings.Join(s.rows("EXPLAIN (ANALYZE, COSTS) MATERIALIZED VIEW m"), "\n"))
+	require.Contains(t, s.row("EXPLAIN (COSTS, FORMAT JSON) CREATE MATERIALIZED VIEW n AS SELECT k, count(*) FROM t GROUP BY k"), `"Plan State Rows": 100,`)
 	lines = strings.Join(s.rows("EXPLAIN (ANALYZE, VERBOSE, DURATION '10ms') MATERIALIZED VIEW m"), "\n")
 	require.Regexp(t, `Hash Join  \(id=\d+\) \(rows/s in=0\.0 out=0\.0 state rows=1010`, lines)
 	require.Regexp(t, `Subtask 1: rows/s in=0\.0 out=0\.0 state rows=\d+`, lines)

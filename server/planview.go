@@ -89,6 +89,13 @@ func (c *planCatalog) in(schema, name string) (*planner.Relation, bool) {
 	return c.relation(o)
 }
 
+func (c *planCatalog) byID(id uint64) (*planner.Relation, bool) {
+	if o, ok := c.snap.Get(id); ok {
+		return c.relation(o)
+	}
+	return nil, false
+}
+
 func (c *planCatalog) system(schema, name string) (*planner.Relation, bool) {
 	sys, ok := lookupSystem(schema, name)
 	if !ok {

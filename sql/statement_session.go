@@ -112,7 +112,7 @@ type Discard struct {
 type Explain struct {
 	Base
 	Analyze, Verbose bool
-	Costs            bool   // default true
+	Costs            bool
 	Timing, Summary  bool   // default: Analyze
 	Format           string // "text", "json", "xml", "yaml", "dot"
 	Duration         string // of ANALYZE of a materialized view: an interval, "" = since its start

@@ -97,7 +97,7 @@ func (p *parser) cancelJobs() Statement {
 }
 
 func (p *parser) explain() Statement {
-	e := &Explain{Costs: true, Format: "text"}
+	e := &Explain{Format: "text"}
 	if p.Is("(") && !p.ParenSelect() {
 		p.Expect("(")
 		for {
