@@ -27,6 +27,7 @@ var errClosed = pgerr.Newf(pgerr.AdminShutdown, "the server is shutting down")
 type clock struct {
 	engine *Engine
 	closed atomic.Uint64 // newest closed epoch; the open one is closed+1
+	began  uint64        // newest closed epoch when it started; between the last change of an input before that and this one nothing happened
 	calls  chan func()   // run by the owner
 	txns   chan *commitReq
 	parked []*commitReq // wait for a large transaction that is put into their tables; belongs to the owner

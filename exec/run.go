@@ -400,7 +400,8 @@ func (r *run) next() (b checkpoint.Barrier, firstChange uint64, ok bool, err err
 	cp, hasCP := r.nextCheckpoint(limit)
 	first, has := r.firstChange(limit)
 	if r.live() {
-		first, has = r.done+1, true
+		// Epochs that were skipped at the start hold nothing: no barrier stops in them.
+		first, has = min(first, max(r.done+1, r.engine.clock.began)), true
 	}
 	if r.dueEpoch > r.done && r.dueEpoch <= limit {
 		first, has = min(first, r.dueEpoch), true

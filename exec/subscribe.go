@@ -657,5 +657,6 @@ func (e *Engine) reserve(epoch uint64) error {
 // SkipTo passes over the epochs that a former process may have told to clients. Call it after Replay, before Start.
 func (e *Engine) SkipTo(reserved uint64) {
 	e.reserved.through.Store(reserved)
-	e.clock.closed.Store(max(e.clock.closed.Load(), reserved))
+	e.clock.began = max(e.clock.closed.Load(), reserved)
+	e.clock.closed.Store(e.clock.began)
 }
