@@ -542,7 +542,7 @@ func (r *run) contract(n *plan.Node) *op.Contract {
 	c := r.contracts[n.ID]
 	if c == nil {
 		of := op.OfResumedJob
-		if r.backfill && (!r.adopted.has(n.ID) || r.adopted.kept.Roots[n.ID]) {
+		if r.backfill && (!r.adopted.has(n.ID) || r.adopted.kept.Roots[n.ID]) && !r.changesOnly(n) {
 			of = op.OfJob
 		}
 		if c = op.NewContract(n, of); c != nil {
@@ -550,6 +550,22 @@ func (r *run) contract(n *plan.Node) *op.Contract {
 		}
 	}
 	return c
+}
+
+// changesOnly reports whether the rows that were there when the job was filled are missing from the output of an operator: a lookup join above it
+// reads them where they are.
+func (r *run) changesOnly(n *plan.Node) bool {
+	switch n.Kind {
+	case plan.KindScan:
+		return n.Scan.ChangesOnly
+	case plan.KindExchange:
+		for _, f := range r.job.Spec.Plan.Fragments {
+			if f.ID == n.Exchange.From {
+				return r.changesOnly(f.Root)
+			}
+		}
+	}
+	return len(n.Inputs) == 1 && r.changesOnly(n.Inputs[0])
 }
 
 // publish makes what a barrier closed visible to readers and to the jobs that read from this one.
