@@ -305,12 +305,12 @@ func (e *Engine) lowEpoch(fresh bool) uint64 {
 	return low
 }
 
-// WaitClosed waits until the relations of jobs have closed what is closed now; those that do not advance are not waited for.
+// WaitClosed waits until the relations of jobs have closed what is closed now; those that do not advance, or are outdated, are not waited for.
 func (e *Engine) WaitClosed(ctx context.Context, jobs []*Job) error {
 	epoch := e.clock.closed.Load()
 	for {
 		changed := e.progress.wait()
-		if !slices.ContainsFunc(jobs, func(j *Job) bool { return j.advancing() && j.rel.Closed() < epoch }) {
+		if !slices.ContainsFunc(jobs, func(j *Job) bool { return j.advancing() && !j.Outdated() && j.rel.Closed() < epoch }) {
 			return nil
 		}
 		select {

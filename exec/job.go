@@ -169,7 +169,13 @@ func (e *Engine) Swap(jobs []*Job) (old []*Job) {
 		j.rel.floor.Store(e.clock.closed.Load())
 		e.rels[j.rel.ID] = j.rel
 	}
+	e.progress.notify()
 	return old
+}
+
+// Outdated reports that the job reads a relation that another one has taken the place of, or from a job that does: it will not go on.
+func (j *Job) Outdated() bool {
+	return slices.ContainsFunc(j.inputs, func(r *Relation) bool { return r.Superseded() || r.job != nil && r.job.Outdated() })
 }
 
 // Checkpointed reports that the job has a completed checkpoint.
@@ -492,12 +498,17 @@ func (j *Job) errStoppedWhileWaiting() error {
 	return pgerr.Newf(pgerr.QueryCanceled, "job %q was cancelled", j.Spec.Name)
 }
 
-// WaitCaughtUp blocks until the job has read what its inputs held, fails, or ctx ends. progress is called after each interval of every.
+// WaitCaughtUp blocks until the job has read what its inputs held, is outdated, fails, or ctx ends. progress is called after each interval of every.
 func (j *Job) WaitCaughtUp(ctx context.Context, every time.Duration, progress func()) error {
 	t := time.NewTicker(every)
 	defer t.Stop()
 	for {
+		changed := j.engine.progress.wait()
+		if j.Outdated() {
+			return nil
+		}
 		select {
+		case <-changed:
 		case <-j.caughtUp:
 			return nil
 		case <-j.stopCh:

@@ -97,8 +97,8 @@ func (r *replacement) prepare() (started bool, err error) {
 	for _, p := range planned {
 		o := p.now
 		i := slices.IndexFunc(r.parts, func(q *replacedPart) bool { return q.now.ID == o.ID })
-		// What reads the new job of another part gets a new one, too.
-		if i >= 0 && !started && bytes.Equal(r.parts[i].now.Plan, o.Plan) && maps.Equal(r.parts[i].now.Settings, o.Settings) {
+		// What reads the new job of another part gets a new one, too, and what reads a view that has got another query meanwhile.
+		if i >= 0 && !started && !r.parts[i].job.Outdated() && bytes.Equal(r.parts[i].now.Plan, o.Plan) && maps.Equal(r.parts[i].now.Settings, o.Settings) {
 			p.job = r.parts[i].job
 			o.Job = r.parts[i].now.Job
 		} else {
@@ -153,10 +153,11 @@ func (r *replacement) start(p *replacedPart, reads map[uint64]*exec.Relation) er
 	return err
 }
 
-// checkpointed reports whether a job has a completed checkpoint, making one where it has none.
+// checkpointed reports whether a job has a completed checkpoint, making one where it has none: of all jobs, since one of some would leave the
+// others behind the tables, and after a crash they would begin from their inputs.
 func (s *Server) checkpointed(ctx context.Context, j *exec.Job) bool {
 	if !j.Checkpointed() {
-		if _, err := s.coord.Trigger(ctx, []uint64{j.Spec.ID}); err != nil {
+		if _, err := s.coord.Trigger(ctx, nil); err != nil {
 			return false // everything is read from the inputs then
 		}
 	}
@@ -329,7 +330,7 @@ func keepsColumns(old, now *catalog.Object) error {
 	return nil
 }
 
-// wait waits until all parts have caught up.
+// wait waits until all parts have caught up, or one of them cannot any more.
 func (r *replacement) wait() error {
 	jobs := make([]*exec.Job, len(r.parts))
 	for i, p := range r.parts {

@@ -348,3 +348,63 @@ func TestSourcesAreNotReadAgain(t *testing.T) {
 	d.crash()
 	require.Equal(t, want, d.connect().rows("SELECT * FROM m ORDER BY 1"))
 }
+
+// The checkpoint that a replacement makes for a view without one does not leave other views behind the tables: after a crash they go on, and what they
+// have kept of their changes is there.
+func TestReplacementLeavesOtherViewsTheirHistory(t *testing.T) {
+	d := open(t)
+	s := d.connect()
+	s.must("CREATE TABLE t (k int, v int)", "CREATE MATERIALIZED VIEW other WITH (retention = '1 hour') AS SELECT k, sum(v) AS v FROM t GROUP BY k", "INSERT INTO t VALUES (1, 2), (3, 4)", "FLUSH", "CHECKPOINT")
+	f := follow(t, "other")
+	f.connect(d)
+	content := func() []string { return d.connect().rows("SELECT * FROM other") }
+	f.reaches(content)
+	s.must("CREATE MATERIALIZED VIEW m AS SELECT k, count(*) AS n FROM t GROUP BY k", "INSERT INTO t VALUES (1, 3), (5, 6)", "FLUSH")
+	s.must("ALTER MATERIALIZED VIEW m AS SELECT k, n + 1 AS n FROM (SELECT k, count(*) AS n FROM t GROUP BY k) x")
+	require.Contains(t, s.notices[len(s.notices)-1].Message, "keep their state")
+	f.reaches(content)
+	d.crash()
+	f.connect(d)
+	d.connect().must("DELETE FROM t WHERE k = 1", "FLUSH")
+	f.reaches(content)
+}
+
+// What a view reads can get another query while the view's own is being replaced: the new job reads what everybody reads in the end.
+func TestReplacementOfAViewAndOfWhatItReads(t *testing.T) {
+	for _, explicit := range []bool{false, true} {
+		t.Run(fmt.Sprintf("block %v", explicit), func(t *testing.T) {
+			d := open(t)
+			s := d.connect()
+			s.must("CREATE TABLE t (k int, v int)", "CREATE MATERIALIZED VIEW slow AS SELECT k, v FROM t", "CREATE MATERIALIZED VIEW inside AS SELECT k, v FROM t",
+				"CREATE MATERIALIZED VIEW outside AS SELECT k, v FROM inside", "CREATE MATERIALIZED VIEW reader AS SELECT count(*) AS n, sum(v) AS v FROM outside", "INSERT INTO t VALUES (1, 2), (3, 4)", "FLUSH",
+				"PAUSE slow", "INSERT INTO t VALUES (5, 6)")
+			r := d.connect()
+			done := make(chan error, 1)
+			go func() {
+				_, err := r.PgConn().Exec(d.ctx, "CREATE OR REPLACE MATERIALIZED VIEW outside AS SELECT k, v * 10 AS v FROM inside UNION ALL SELECT k, v FROM slow").ReadAll()
+				done <- err
+			}()
+			require.Eventually(t, func() bool { return len(s.rows("SELECT 1 FROM streamdb.jobs WHERE name LIKE 'outside (%'")) == 1 }, testTimeout/2, time.Millisecond)
+			w := d.connect()
+			if explicit {
+				w.must("BEGIN")
+			}
+			w.must("CREATE OR REPLACE MATERIALIZED VIEW inside AS SELECT k, -v AS v FROM t")
+			if explicit {
+				w.must("COMMIT")
+			}
+			s.must("RESUME slow")
+			require.NoError(t, <-done)
+			for _, change := range []string{"INSERT INTO t VALUES (7, 8)", "DELETE FROM t WHERE k = 1", "CHECKPOINT"} {
+				s.must(change, "FLUSH")
+				require.Equal(t, s.rows("SELECT k, -v * 10 FROM t UNION ALL SELECT k, v FROM t ORDER BY 1, 2"), s.rows("SELECT * FROM outside ORDER BY 1, 2"), change)
+				require.Equal(t, s.rows("SELECT count(*), sum(v) FROM outside"), s.rows("SELECT * FROM reader"), change)
+			}
+			d.crash()
+			s = d.connect()
+			s.must("INSERT INTO t VALUES (9, 10)", "FLUSH")
+			require.Equal(t, s.rows("SELECT k, -v * 10 FROM t UNION ALL SELECT k, v FROM t ORDER BY 1, 2"), s.rows("SELECT * FROM outside ORDER BY 1, 2"))
+			require.Equal(t, s.rows("SELECT count(*), sum(v) FROM outside"), s.rows("SELECT * FROM reader"))
+		})
+	}
+}
