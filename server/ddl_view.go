@@ -136,6 +136,9 @@ func namedColumns(o *catalog.Object, columns types.Schema, names []sql.Ident) er
 
 // viewOptions reads WITH (…) of a materialized view over the session's defaults.
 func (d *dispatch) viewOptions(opts []sql.Option) (settings map[string]string, given []string, background bool, err error) {
+	if err := once(opts); err != nil {
+		return nil, nil, false, err
+	}
 	v := d.ss.vars
 	settings = map[string]string{}
 	for _, st := range v.srv.table.list {

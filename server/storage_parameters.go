@@ -2,6 +2,7 @@ package server
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -59,6 +60,9 @@ var indexParameters = map[string]storageParameter{
 
 // storageParameters checks WITH (..) and SET (..) of a table or an index; 22023 for what PostgreSQL refuses.
 func storageParameters(kind catalog.Kind, opts []sql.Option) error {
+	if err := once(opts); err != nil {
+		return err
+	}
 	known := tableParameters
 	if kind == catalog.Index {
 		known = indexParameters
@@ -82,6 +86,16 @@ func storageParameters(kind catalog.Kind, opts []sql.Option) error {
 		}
 		if err := p.check(name, o); err != nil {
 			return atPos(err, o.ValuePos)
+		}
+	}
+	return nil
+}
+
+// once checks that no option is given twice.
+func once(opts []sql.Option) error {
+	for i, o := range opts {
+		if slices.ContainsFunc(opts[:i], func(other sql.Option) bool { return strings.EqualFold(other.Name, o.Name) }) {
+			return pgerr.Newf(pgerr.InvalidParameterValue, "parameter %q specified more than once", strings.ToLower(o.Name))
 		}
 	}
 	return nil

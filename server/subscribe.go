@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -45,8 +46,11 @@ type subscribed struct {
 // subscribed resolves what a SUBSCRIBE reads.
 func (ss *session) subscribed(st *sql.Subscribe) (*subscribed, error) {
 	t := &subscribed{query: st.Query, snapshot: st.AsOf == nil}
-	for _, o := range st.Options {
+	for i, o := range st.Options {
 		name := strings.ToLower(o.Name)
+		if slices.ContainsFunc(st.Options[:i], func(other sql.Option) bool { return strings.EqualFold(other.Name, name) }) {
+			return nil, pgerr.Newf(pgerr.SyntaxError, "conflicting or redundant options").At(o.Pos)
+		}
 		if name != "snapshot" && name != "progress" {
 			return nil, pgerr.Newf(pgerr.InvalidParameterValue, "unrecognized parameter %q", o.Name).At(o.Pos).WithHint("SUBSCRIBE knows: snapshot, progress.")
 		}
@@ -103,7 +107,7 @@ func (ss *session) subscribed(st *sql.Subscribe) (*subscribed, error) {
 	}
 	if err != nil {
 		if st.Query == nil {
-			err = atPos(err, st.Name.Pos)
+			err = atPos(atNowhere(err), st.Name.Pos)
 		}
 		return nil, err
 	}

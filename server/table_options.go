@@ -36,6 +36,11 @@ var conflictModes = map[string]string{
 
 // tableOptions takes streamdb's own options into a table; the others are PostgreSQL's storage parameters, which are checked.
 func (d *dispatch) tableOptions(o *catalog.Object, opts []sql.Option, reset bool) error {
+	if !reset {
+		if err := once(opts); err != nil {
+			return err
+		}
+	}
 	var others []sql.Option
 	for _, opt := range opts {
 		name := strings.ToLower(opt.Name)
