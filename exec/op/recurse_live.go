@@ -30,6 +30,7 @@ type liveRecursion struct {
 	epoch   uint64
 	bytes   int64 // of all rows
 	told    int64 // of these, what the budget knows
+	held    int64 // UNION ALL: bytes of all rows, as often as they are there
 	large   bool  // they are more than a recursion may take, or than iterations are allowed
 	fed     int64 // rows of inputs and working tables that were fed, for tests
 
@@ -200,7 +201,9 @@ func (l *liveRecursion) settleBag() error {
 		work := l.take()
 		for _, x := range work {
 			if d := x.base + x.low - x.count; d != 0 {
-				x.count += d
+				if err := l.count(x, d); err != nil {
+					return err
+				}
 				if err := l.feed(x, d); err != nil {
 					return err
 				}
@@ -210,6 +213,19 @@ func (l *liveRecursion) settleBag() error {
 			return err
 		}
 	}
+}
+
+// count has a row d times more often. The rows of a bag are counted each, as an evaluation does: where rows follow from each other in several ways their numbers
+// grow with a power of the depth.
+func (l *liveRecursion) count(x *liveRow, d int64) error {
+	size := int64(len(x.row)) + recursionRowOverhead
+	if d > (l.spec.MaxBytes-l.held)/size {
+		l.large = true
+		return errTooLarge(l.spec)
+	}
+	x.count += d
+	l.held += d * size
+	return nil
 }
 
 // settleSet takes out rows whose last derivation that counts is gone, then lets in those that have one.
