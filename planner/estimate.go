@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/streamdb/streamdb/planner/plan"
@@ -65,6 +66,12 @@ func (s *relStats) filtered(reg *functions.Registry, cond *expr.Expr) *relStats 
 	}
 	if s.unique(fixed) {
 		s.rows = 1
+	}
+	for _, c := range fixed {
+		if s.cols == nil {
+			s.cols = map[int]float64{}
+		}
+		s.cols[c] = 1
 	}
 	s.rows = max(1, s.rows)
 	return s
@@ -137,7 +144,7 @@ func (s *relStats) renumbered(of map[int]int) *relStats {
 func matchShare(reg *functions.Registry, l, r *relStats, pairs [][2]*expr.Expr) float64 {
 	of := [2]*relStats{l, r}
 	var on [2][]int
-	share := 1.0
+	share, fixed := 1.0, true
 	for _, pair := range pairs {
 		distinct := 1.0
 		for i, arg := range pair {
@@ -147,6 +154,10 @@ func matchShare(reg *functions.Registry, l, r *relStats, pairs [][2]*expr.Expr) 
 			distinct = max(distinct, of[i].distinct(arg))
 		}
 		share /= distinct
+		fixed = fixed && distinct == 1
+	}
+	if fixed { // on each side to one value
+		return 1
 	}
 	values := 0.0 // of the keys of a side that has each of them once
 	for i, s := range of {
@@ -451,6 +462,7 @@ func (x *estimates) operator(n *plan.Node, in []*relStats) *relStats {
 
 func copyStats(s *relStats) *relStats {
 	c := *s
+	c.cols = maps.Clone(s.cols)
 	return &c
 }
 

@@ -154,7 +154,7 @@ func TestReorderJoinsBySize(t *testing.T) {
 		{"select * from none n join none m on n.large = m.id join small s on m.large = s.id", "((none none) small)", "((none none) small)"},
 	} {
 		for _, off := range []bool{false, true} {
-			o.DisabledRules, x.want = map[string]bool{"reorder_joins": off}, map[bool]string{false: x.want, true: x.off}[off]
+			o.DisabledRules, x.want = map[string]bool{"reorder_joins": off, "infer_predicates": true}, map[bool]string{false: x.want, true: x.off}[off]
 			p, err := planner.PlanQuery(parseQuery(t, x.query), o)
 			require.NoError(t, err)
 			require.Equal(t, x.want, joinShape(p.Plan.Fragments[0].Root), x.query)

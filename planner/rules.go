@@ -35,6 +35,8 @@ var rules = [...]rule{
 const (
 	ruleUnnestFilters  = "unnest_filters"       // decorrelate: pull correlated predicates up instead of joining with the outer values
 	ruleOuterJoins     = "simplify_outer_joins" // push_down_predicates: outer joins whose padded rows would not survive
+	ruleInfer          = "infer_predicates"     // push_down_predicates: what is known of a join key holds for the column that it is equal to
+	rulePushWindows    = "push_into_windows"    // push_down_predicates: conditions on windows bound the time column below
 	ruleJoinKeys       = "extract_join_keys"    // physical: equalities of a join condition become hash keys
 	ruleRangeJoin      = "range_join"           // physical: comparisons of a join condition find rows in ordered state
 	ruleBroadcastJoin  = "broadcast_join"       // physical: joins without keys run in several subtasks
@@ -441,6 +443,11 @@ func (o *optimizer) push(n *node, preds []*expr.Expr) *node {
 		return here(rest)
 	case opWindow, opUnnest:
 		down, rest := through(toSet(n.in[0].out()))
+		if n.op == opWindow && !o.off(rulePushWindows) {
+			for _, p := range rest {
+				down = append(down, o.windowBounds(n, p)...)
+			}
+		}
 		n.in[0] = o.push(n.in[0], down)
 		return here(rest)
 	case opUnion:
@@ -474,6 +481,7 @@ func (o *optimizer) pushJoin(n *node, preds []*expr.Expr) *node {
 		o.simplifyOuter(n, preds, l, r)
 	}
 	on := conjuncts(n.cond)
+	moreLeft, moreRight := o.inferred(n, preds, on, l, r)
 	var above, cond, left, right []*expr.Expr
 	one := func(p *expr.Expr, leftOK, rightOK bool, rest *[]*expr.Expr) {
 		if o.b.volatileExpr(p) {
@@ -542,6 +550,7 @@ func (o *optimizer) pushJoin(n *node, preds []*expr.Expr) *node {
 		cond = keep
 	}
 	n.cond = and(cond...)
+	left, right = append(left, moreLeft...), append(right, moreRight...)
 	n.in[0] = o.push(n.in[0], left)
 	n.in[1] = o.push(n.in[1], right)
 	return filterNode(n, and(above...))
