@@ -230,6 +230,35 @@ func (j *Job) Start() {
 // Relation returns the job's relation, nil for benchmark jobs.
 func (j *Job) Relation() *Relation { return j.rel }
 
+// missesRows reports whether rows are missing from the view, or from one that it reads, because their evaluation failed.
+func (j *Job) missesRows() bool {
+	if j.ErrorCount() != 0 {
+		return true
+	}
+	for _, in := range j.inputs {
+		if in.job != nil && in.job.missesRows() {
+			return true
+		}
+	}
+	return false
+}
+
+// Upstream calls f for the job and for those of the views that it reads, directly or through others, each once.
+func (j *Job) Upstream(f func(*Job) error) error {
+	seen := []*Job{j}
+	for i := 0; i < len(seen); i++ {
+		if err := f(seen[i]); err != nil {
+			return err
+		}
+		for _, in := range seen[i].inputs {
+			if in.job != nil && !slices.Contains(seen, in.job) {
+				seen = append(seen, in.job)
+			}
+		}
+	}
+	return nil
+}
+
 // Parallelism is the number of subtasks of the job's fragments that are not made for one.
 func (j *Job) Parallelism() int { return int(j.parallelism.Load()) }
 

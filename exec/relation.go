@@ -458,7 +458,7 @@ func (r *Relation) pinAt(epoch uint64) *Version {
 // PinOne pins a single relation: without the bookkeeping of a set when the newest version will do, which is what it almost always does.
 // Exactly one of v (to be released) and pins is set, except that v is always the version to read.
 func (e *Engine) PinOne(ctx context.Context, r *Relation, minEpoch uint64) (v *Version, pins *Pinned, err error) {
-	if (r.job == nil || (r.job.Status() == JobRunning && r.job.ErrorCount() == 0)) && r.Closed() >= max(minEpoch, r.floor.Load()) {
+	if (r.job == nil || (r.job.Status() == JobRunning && !r.job.missesRows())) && r.Closed() >= max(minEpoch, r.floor.Load()) {
 		if v := r.Latest(); v != nil {
 			return v, nil, nil
 		}

@@ -105,9 +105,10 @@ func (ph *physical) recurse(n *node) *phys {
 		Name: n.name, Base: base.n, Step: step.n, Width: len(n.cols), All: n.all, Keep: ph.b.stream, Linear: s.linear,
 		MaxIterations: ph.b.o.MaxRecursionIterations, MaxBytes: ph.b.o.MaxRecursionBytes,
 	}
+	live = live && identicalEquals(sub.n.Schema) // of rows that are equal and look different an evaluation knows which are there, and numbers them
 	if live && !n.all {
 		at := step.at(s.row)
-		sub.n.Recurse.Source, live = &at, at >= 0 && identicalEquals(sub.n.Schema)
+		sub.n.Recurse.Source, live = &at, at >= 0
 	}
 	if sub.n.Recurse.Live = live; live {
 		ph.o.fire(ruleLiveRecursion)

@@ -224,28 +224,35 @@ func (ss *session) warnAbout(pins *exec.Pinned, read []uint64) error {
 			return err
 		}
 	}
+	var told []*exec.Job
 	for _, id := range read {
 		j, ok := ss.srv.engine.Job(id)
-		v := pins.Versions[id]
-		if !ok || v == nil {
+		if !ok || pins.Versions[id] == nil {
 			continue
 		}
-		n := j.ErrorCount()
-		if n == 0 {
-			continue
-		}
-		if j.Raises() {
-			for _, r := range j.Errors() {
-				if !r.Late {
-					return pgerr.Newf(r.Code, "%s", r.Message).WithDetail("Row %s of materialized view %q.", r.Row, name(id))
+		if err := j.Upstream(func(j *exec.Job) error {
+			n := j.ErrorCount()
+			if n == 0 || slices.Contains(told, j) {
+				return nil
+			}
+			told = append(told, j)
+			view := j.Spec.Name
+			if r := j.Relation(); r != nil && name(r.ID) != "" {
+				view = name(r.ID)
+			}
+			if j.Raises() {
+				for _, r := range j.Errors() {
+					if !r.Late {
+						return pgerr.Newf(r.Code, "%s", r.Message).WithDetail("Row %s of materialized view %q.", r.Row, view)
+					}
 				}
 			}
-		}
-		are, their := "rows are", "their"
-		if n == 1 {
-			are, their = "row is", "its"
-		}
-		if err := ss.notice("WARNING", pgerr.Warning, "%d %s missing from materialized view %q because %s evaluation failed; see streamdb.errors", n, are, name(id), their); err != nil {
+			are, their := "rows are", "their"
+			if n == 1 {
+				are, their = "row is", "its"
+			}
+			return ss.notice("WARNING", pgerr.Warning, "%d %s missing from materialized view %q because %s evaluation failed; see streamdb.errors", n, are, view, their)
+		}); err != nil {
 			return err
 		}
 	}

@@ -134,6 +134,7 @@ func (o *recomputeOp) Barrier(_ checkpoint.Barrier, out Emitter) error {
 	}
 	full := types.NewChunk(o.node.Schema.Types())
 	last := len(full.Cols) - 1
+	given := map[string]int64{} // numbers, by key: rows that are equal may look different
 	for _, k := range now.order {
 		w := now.weight[k]
 		if !o.node.Recompute.Numbered {
@@ -144,9 +145,12 @@ func (o *recomputeOp) Barrier(_ checkpoint.Barrier, out Emitter) error {
 		if _, err := types.DecodeRows(k, 1, full.Cols[:last]); err != nil {
 			return err
 		}
+		o.key = types.AppendKeyRow(o.key[:0], full.Cols[:last], 0)
+		first := given[string(o.key)] + 1
+		given[string(o.key)] += w
 		full.Cols[last].Int = append(full.Cols[last].Int, 0)
 		for i := range w {
-			full.Cols[last].Int[0] = i + 1
+			full.Cols[last].Int[0] = first + i
 			o.key = types.AppendRow(o.key[:0], full.Cols, 0)
 			o.delta.add(o.key, 1)
 		}
