@@ -17,6 +17,7 @@ func TestKeysOlderThanTheirTypes(t *testing.T) {
 		{"int8", "smallint", "bigint", "-7", "300", "5000000000"},
 		{"varchar", "varchar(5)", "varchar(10)", "'a b'", "'zz'", "'long text'"},
 		{"text", "varchar(5)", "text", "'ab '", "'zz'", "'a rather long text'"},
+		{"varchar without length", "text", "varchar", "'ab '", "'zz'", "'a rather long text'"},
 		{"numeric", "numeric(6,2)", "numeric", "1.50", "-20", "1.23456789"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

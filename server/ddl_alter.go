@@ -761,7 +761,7 @@ func (a *alteration) columnType(x *sql.AlterAction, i int) error {
 	if err != nil || t == c.Type && x.Using == nil {
 		return err
 	}
-	stays := x.Using == nil && widens(c.Type, t)
+	stays := x.Using == nil && types.Widens(c.Type, t)
 	for k := range a.o.Columns {
 		if g := &a.o.Columns[k]; k != i && g.Generated != "" && a.names(g.Generated, i) {
 			return pgerr.Newf(pgerr.FeatureNotSupported, "cannot alter type of a column used by a generated column").
@@ -965,31 +965,6 @@ func (a *alteration) expressionsStand() error {
 		}
 	}
 	return nil
-}
-
-// widens reports whether every stored value of one type is, byte for byte, one of the other.
-func widens(from, to types.Type) bool {
-	rank := func(t types.Type) int {
-		switch t.OID {
-		case types.OIDInt2:
-			return 1
-		case types.OIDInt4:
-			return 2
-		case types.OIDInt8:
-			return 3
-		}
-		return 0
-	}
-	text := func(t types.Type) bool { return t.OID == types.OIDText || t.OID == types.OIDVarchar }
-	switch {
-	case rank(from) > 0 && rank(to) > 0:
-		return rank(from) <= rank(to)
-	case text(from) && text(to):
-		return to.Mod < 0 || from.Mod >= 0 && from.Mod <= to.Mod
-	case from.OID == types.OIDNumeric && to.OID == types.OIDNumeric:
-		return to.Mod < 0
-	}
-	return false
 }
 
 func errForeignKey(pos int) error {

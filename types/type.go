@@ -147,6 +147,31 @@ func (t Type) Kind() Kind {
 	return KindString
 }
 
+// Widens reports whether every stored value of one type is, byte for byte, one of the other: ALTER TABLE need not write rows again, and jobs over them go on.
+func Widens(from, to Type) bool {
+	rank := func(t Type) int {
+		switch t.OID {
+		case OIDInt2:
+			return 1
+		case OIDInt4:
+			return 2
+		case OIDInt8:
+			return 3
+		}
+		return 0
+	}
+	text := func(t Type) bool { return t.OID == OIDText || t.OID == OIDVarchar }
+	switch {
+	case rank(from) > 0 && rank(to) > 0:
+		return rank(from) <= rank(to)
+	case text(from) && text(to):
+		return to.Mod < 0 || from.Mod >= 0 && from.Mod <= to.Mod
+	case from.OID == OIDNumeric && to.OID == OIDNumeric:
+		return to.Mod < 0
+	}
+	return false
+}
+
 // Column is a named, typed column of a relation or a plan node.
 type Column struct {
 	Name string
