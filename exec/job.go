@@ -124,9 +124,7 @@ func (e *Engine) CreateJob(spec JobSpec, from *checkpoint.JobState) (*Job, error
 	for _, f := range spec.Plan.Fragments {
 		f.Root.Walk(func(n *plan.Node) { j.hasSources = j.hasSources || n.Kind == plan.KindSource })
 	}
-	if err := j.findTemporal(); err != nil {
-		return nil, err
-	}
+	j.findTemporal()
 	root := spec.Plan.Fragments[len(spec.Plan.Fragments)-1].Root
 	if m := root.Materialize; m != nil {
 		epoch := e.clock.closed.Load()

@@ -13,12 +13,13 @@ import (
 )
 
 // findTemporal notes the lookup joins of the job and finds the relations that the job's temporal joins read: by their key, or as an input of the join.
-func (j *Job) findTemporal() error {
-	var ids []uint64
+func (j *Job) findTemporal() {
 	for _, f := range j.Spec.Plan.Fragments {
 		f.Root.Walk(func(n *plan.Node) {
 			if n.Kind == plan.KindScan && (n.Scan.Leading || n.Scan.Probed) {
-				ids = append(ids, n.Scan.Relation)
+				if rel, ok := j.input(n.Scan.Relation); ok && !slices.Contains(j.temporal, rel) {
+					j.temporal = append(j.temporal, rel)
+				}
 			}
 			j.lookups = j.lookups || n.Kind == plan.KindLookupJoin
 			if n.Kind == plan.KindTemporalJoin && !n.Inputs[0].AppendOnly {
@@ -26,10 +27,6 @@ func (j *Job) findTemporal() error {
 			}
 		})
 	}
-	slices.Sort(ids)
-	var err error
-	j.temporal, err = j.engine.Relations(slices.Compact(ids))
-	return err
 }
 
 // addExact adds n to the count of temporal joins above of all jobs that the job reads from, directly or not.
@@ -87,7 +84,7 @@ type undoRow struct {
 var _ op.Probe = (*relationProbe)(nil)
 
 func (r *run) probe(relation uint64, columns []int) (op.Probe, error) {
-	rel, ok := r.engine.Relation(relation)
+	rel, ok := r.job.input(relation)
 	if !ok {
 		return nil, pgerr.Newf(pgerr.UndefinedTable, "relation %d does not exist any more", relation)
 	}

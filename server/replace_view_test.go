@@ -195,6 +195,26 @@ func TestReplacementThatDoesNotComeAbout(t *testing.T) {
 	require.Equal(t, []string{"slow"}, s.rows("SELECT name FROM streamdb.jobs"))
 }
 
+// Temporal joins look up rows of the view that has taken the place of the one that they were planned over.
+func TestTemporalJoinOfAReplacedView(t *testing.T) {
+	d := open(t)
+	s := d.connect()
+	s.must("CREATE TABLE dim (id int PRIMARY KEY, v int)", "INSERT INTO dim VALUES (1, 1), (2, 2)", "CREATE TABLE s (k int) APPEND ONLY",
+		"CREATE MATERIALIZED VIEW dv AS SELECT id, max(v) AS v FROM dim GROUP BY id",
+		"CREATE MATERIALIZED VIEW j AS SELECT s.k, dv.v FROM s LEFT JOIN dv FOR SYSTEM_TIME AS OF PROCTIME() ON s.k = dv.id", "INSERT INTO s VALUES (1)", "FLUSH")
+	for n := range 2 {
+		s.must(fmt.Sprintf("CREATE OR REPLACE MATERIALIZED VIEW dv AS SELECT id, max(v) * %d AS v FROM dim GROUP BY id", 10+n),
+			fmt.Sprintf("INSERT INTO dim VALUES (%d, 3)", 3+n), "FLUSH", fmt.Sprintf("INSERT INTO s VALUES (2), (%d)", 3+n), "FLUSH")
+	}
+	s.must("UPDATE dim SET v = 9", "FLUSH", "CHECKPOINT")
+	want := []string{"1|11", "2|22", "2|22", "3|33", "4|33"}
+	require.Equal(t, want, s.rows("TABLE j ORDER BY 1, 2"))
+	d.crash()
+	s = d.connect()
+	s.must("INSERT INTO s VALUES (4)", "FLUSH")
+	require.Equal(t, append(want, "4|99"), s.rows("TABLE j ORDER BY 1, 2"))
+}
+
 // A subscription to a view, or to a query over one, ends with a clear error when the view's query is replaced.
 func TestSubscriptionToReplacedView(t *testing.T) {
 	d := open(t)
