@@ -162,6 +162,16 @@ func (j *Job) Errors() []ErrorRow {
 	return r.errors.list()
 }
 
+// FirstFailed returns the first of the rows that are missing from the job's result because their evaluation failed.
+func (j *Job) FirstFailed() (ErrorRow, bool) {
+	for _, r := range j.Errors() {
+		if !r.Late {
+			return r, true
+		}
+	}
+	return ErrorRow{}, false
+}
+
 // ErrorCount returns how many rows are missing from the job's result because their evaluation failed.
 func (j *Job) ErrorCount() int64 {
 	j.mu.Lock()

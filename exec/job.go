@@ -62,6 +62,7 @@ type Job struct {
 	engine     *Engine
 	rel        *Relation // nil when the plan's root discards its rows
 	inputs     []*Relation
+	upstream   []*Job // the job and those of the views that it reads, directly or through others, each once
 	hasSources bool
 	temporal   []*Relation // right sides of temporal joins
 	lookups    bool        // there are lookup joins
@@ -124,6 +125,7 @@ func (e *Engine) CreateJob(spec JobSpec, from *checkpoint.JobState) (*Job, error
 	for _, f := range spec.Plan.Fragments {
 		f.Root.Walk(func(n *plan.Node) { j.hasSources = j.hasSources || n.Kind == plan.KindSource })
 	}
+	j.findUpstream()
 	j.findTemporal()
 	root := spec.Plan.Fragments[len(spec.Plan.Fragments)-1].Root
 	if m := root.Materialize; m != nil {
@@ -142,7 +144,7 @@ func (e *Engine) CreateJob(spec JobSpec, from *checkpoint.JobState) (*Job, error
 		return nil, err
 	}
 	if len(j.temporal) > 0 {
-		j.addExact(1, map[*Job]bool{})
+		j.addExact(1)
 	}
 	e.mu.Lock()
 	e.jobs[spec.ID] = j
@@ -173,7 +175,7 @@ func (e *Engine) Swap(jobs []*Job) (old []*Job) {
 
 // Outdated reports that the job reads a relation that another one has taken the place of, or from a job that does: it will not go on.
 func (j *Job) Outdated() bool {
-	return slices.ContainsFunc(j.inputs, func(r *Relation) bool { return r.Superseded() || r.job != nil && r.job.Outdated() })
+	return slices.ContainsFunc(j.upstream, func(k *Job) bool { return slices.ContainsFunc(k.inputs, (*Relation).Superseded) })
 }
 
 // Checkpointed reports that the job has a completed checkpoint.
@@ -230,31 +232,26 @@ func (j *Job) Relation() *Relation { return j.rel }
 
 // missesRows reports whether rows are missing from the view, or from one that it reads, because their evaluation failed.
 func (j *Job) missesRows() bool {
-	if j.ErrorCount() != 0 {
-		return true
-	}
-	for _, in := range j.inputs {
-		if in.job != nil && in.job.missesRows() {
+	for _, k := range j.upstream {
+		if k.ErrorCount() != 0 {
 			return true
 		}
 	}
 	return false
 }
 
-// Upstream calls f for the job and for those of the views that it reads, directly or through others, each once.
-func (j *Job) Upstream(f func(*Job) error) error {
-	seen := []*Job{j}
-	for i := 0; i < len(seen); i++ {
-		if err := f(seen[i]); err != nil {
-			return err
-		}
-		for _, in := range seen[i].inputs {
-			if in.job != nil && !slices.Contains(seen, in.job) {
-				seen = append(seen, in.job)
+// Upstream returns the job and those of the views that it reads, directly or through others, each once. The slice must not be changed.
+func (j *Job) Upstream() []*Job { return j.upstream }
+
+func (j *Job) findUpstream() {
+	j.upstream = []*Job{j}
+	for i := 0; i < len(j.upstream); i++ {
+		for _, in := range j.upstream[i].inputs {
+			if in.job != nil && !slices.Contains(j.upstream, in.job) {
+				j.upstream = append(j.upstream, in.job)
 			}
 		}
 	}
-	return nil
 }
 
 // Parallelism is the number of subtasks of the job's fragments that are not made for one.
@@ -400,7 +397,7 @@ func (e *Engine) DropJob(id uint64) error {
 	delete(e.jobs, id)
 	e.mu.Unlock()
 	if len(j.temporal) > 0 {
-		j.addExact(-1, map[*Job]bool{})
+		j.addExact(-1)
 	}
 	if j.rel != nil {
 		e.forget(j.rel)

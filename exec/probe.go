@@ -30,13 +30,9 @@ func (j *Job) findTemporal() {
 }
 
 // addExact adds n to the count of temporal joins above of all jobs that the job reads from, directly or not.
-func (j *Job) addExact(n int32, seen map[*Job]bool) {
-	for _, in := range j.inputs {
-		if k := in.job; k != nil && !seen[k] {
-			seen[k] = true
-			k.exact.Add(n)
-			k.addExact(n, seen)
-		}
+func (j *Job) addExact(n int32) {
+	for _, k := range j.upstream[1:] {
+		k.exact.Add(n)
 	}
 }
 

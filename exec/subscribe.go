@@ -487,10 +487,8 @@ func (s *Subscription) take() (bool, error) {
 			return false, j.errStoppedWhileWaiting()
 		}
 		if j.ErrorCount() > 0 {
-			for _, r := range j.Errors() {
-				if !r.Late {
-					return false, pgerr.Newf(r.Code, "%s", r.Message).WithDetail("Row %s of the subscription's query.", r.Row)
-				}
+			if r, ok := j.FirstFailed(); ok {
+				return false, pgerr.Newf(r.Code, "%s", r.Message).WithDetail("Row %s of the subscription's query.", r.Row)
 			}
 		}
 	}

@@ -87,10 +87,8 @@ func failedKey(j *exec.Job) error {
 	if j.ErrorCount() == 0 {
 		return nil
 	}
-	for _, r := range j.Errors() {
-		if !r.Late {
-			return pgerr.Newf(r.Code, "%s", r.Message).WithDetail("Row %s.", r.Row)
-		}
+	if r, ok := j.FirstFailed(); ok {
+		return pgerr.Newf(r.Code, "%s", r.Message).WithDetail("Row %s.", r.Row)
 	}
 	return pgerr.Newf(pgerr.InvalidParameterValue, "%d rows have keys that cannot be computed", j.ErrorCount())
 }

@@ -230,10 +230,10 @@ func (ss *session) warnAbout(pins *exec.Pinned, read []uint64) error {
 		if !ok || pins.Versions[id] == nil {
 			continue
 		}
-		if err := j.Upstream(func(j *exec.Job) error {
+		for _, j := range j.Upstream() {
 			n := j.ErrorCount()
 			if n == 0 || slices.Contains(told, j) {
-				return nil
+				continue
 			}
 			told = append(told, j)
 			view := j.Spec.Name
@@ -241,19 +241,17 @@ func (ss *session) warnAbout(pins *exec.Pinned, read []uint64) error {
 				view = name(r.ID)
 			}
 			if j.Raises() {
-				for _, r := range j.Errors() {
-					if !r.Late {
-						return pgerr.Newf(r.Code, "%s", r.Message).WithDetail("Row %s of materialized view %q.", r.Row, view)
-					}
+				if r, ok := j.FirstFailed(); ok {
+					return pgerr.Newf(r.Code, "%s", r.Message).WithDetail("Row %s of materialized view %q.", r.Row, view)
 				}
 			}
 			are, their := "rows are", "their"
 			if n == 1 {
 				are, their = "row is", "its"
 			}
-			return ss.notice("WARNING", pgerr.Warning, "%d %s missing from materialized view %q because %s evaluation failed; see streamdb.errors", n, are, view, their)
-		}); err != nil {
-			return err
+			if err := ss.notice("WARNING", pgerr.Warning, "%d %s missing from materialized view %q because %s evaluation failed; see streamdb.errors", n, are, view, their); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
