@@ -62,7 +62,8 @@ type Job struct {
 	engine     *Engine
 	rel        *Relation // nil when the plan's root discards its rows
 	inputs     []*Relation
-	upstream   []*Job // the job and those of the views that it reads, directly or through others, each once
+	layouts    []*types.RowLayout // of the inputs when a temporary job was made, nil for others
+	upstream   []*Job             // the job and those of the views that it reads, directly or through others, each once
 	hasSources bool
 	temporal   []*Relation // right sides of temporal joins
 	lookups    bool        // there are lookup joins
@@ -124,6 +125,11 @@ func (e *Engine) CreateJob(spec JobSpec, from *checkpoint.JobState) (*Job, error
 	j.raise.Store(spec.Raise)
 	for _, f := range spec.Plan.Fragments {
 		f.Root.Walk(func(n *plan.Node) { j.hasSources = j.hasSources || n.Kind == plan.KindSource })
+	}
+	if spec.Temporary {
+		for _, in := range inputs {
+			j.layouts = append(j.layouts, in.Layout())
+		}
 	}
 	j.findUpstream()
 	j.findTemporal()

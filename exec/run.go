@@ -539,9 +539,6 @@ func (r *run) pass(b checkpoint.Barrier) error {
 
 // contract returns what watches the output of an operator's subtasks.
 func (r *run) contract(n *plan.Node) *op.Contract {
-	if r.job.Spec.Temporary {
-		return nil // what a subscription was planned over may be altered, which ends it, after it has seen the first changes
-	}
 	c := r.contracts[n.ID]
 	if c == nil {
 		of := op.OfResumedJob

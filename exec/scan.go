@@ -4,6 +4,7 @@ import (
 	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/state"
+	"github.com/streamdb/streamdb/storage/changelog"
 	"github.com/streamdb/streamdb/types"
 )
 
@@ -56,6 +57,11 @@ func (s *scanLeaf) feed(b checkpoint.Barrier) error {
 	if !ok {
 		return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "change log of %q no longer holds epoch %d", s.rel.Name, s.done+1)
 	}
+	if r.job.Spec.Temporary {
+		if err := s.stands(entries); err != nil {
+			return err
+		}
+	}
 	k := 0
 	for i := range entries {
 		for _, c := range entries[i].Chunks {
@@ -73,6 +79,23 @@ func (s *scanLeaf) feed(b checkpoint.Barrier) error {
 		}
 	}
 	s.done = max(s.done, b.Epoch)
+	return nil
+}
+
+// stands checks that changes are such as a temporary job was planned for. A table that takes only new rows may have become one whose rows change.
+func (s *scanLeaf) stands(entries []changelog.Entry) error {
+	if err := s.task.run.job.inputsStand(); err != nil || !s.node.plan.AppendOnly {
+		return err
+	}
+	for i := range entries {
+		for _, c := range entries[i].Chunks {
+			for k := range c.Rows() {
+				if c.Weight(c.Row(k)) < 0 {
+					return errRedefined(s.rel)
+				}
+			}
+		}
+	}
 	return nil
 }
 

@@ -52,7 +52,6 @@ type Subscription struct {
 	rel    *Relation
 	job    *Job // that belongs to the subscription; nil when a relation of the catalog is read
 	layout *types.RowLayout
-	reads  []read       // what the job reads
 	types  []types.Type // of the columns
 	o      SubscribeOptions
 	feed   feed
@@ -67,12 +66,6 @@ type Subscription struct {
 	out     []*types.Chunk    // of the first of them
 	through uint64            // what was taken is complete up to here
 	told    time.Time         // of progress, last
-}
-
-// read is a relation that a temporary job reads, and what its rows are like.
-type read struct {
-	rel    *Relation
-	layout *types.RowLayout
 }
 
 // feed is where a subscription reads changes.
@@ -114,9 +107,6 @@ func (e *Engine) SubscribeJob(ctx context.Context, spec JobSpec, o SubscribeOpti
 	}
 	s := &Subscription{engine: e, rel: j.rel, job: j, layout: j.rel.Layout(), o: o, wake: make(chan struct{}, 1)}
 	s.feed = &liveFeed{rel: j.rel, reader: j.rel.Log.Follow(s.poke)}
-	for _, in := range j.inputs {
-		s.reads = append(s.reads, read{rel: in, layout: in.Layout()})
-	}
 	j.Start()
 	err = j.WaitCaughtUp(ctx, time.Hour, func() {})
 	if err == nil {
@@ -512,17 +502,40 @@ func (s *Subscription) take() (bool, error) {
 
 // same checks that the relations are there and that their rows are what they were.
 func (s *Subscription) same() error {
-	for _, r := range append(s.reads, read{rel: s.rel, layout: s.layout}) {
-		select {
-		case <-r.rel.gone:
-			return errDropped(r.rel)
-		default:
+	if s.job != nil {
+		if err := s.job.inputsStand(); err != nil {
+			return err
 		}
-		if r.rel.Layout() != r.layout {
-			return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "the definition of %q was changed", r.rel.Name).WithHint("SUBSCRIBE anew.")
+	}
+	return s.rel.stands(s.layout)
+}
+
+// inputsStand checks that what a temporary job reads is what it was when the job was made: ALTER TABLE keeps what views rely on, not what
+// subscriptions do.
+func (j *Job) inputsStand() error {
+	for i, l := range j.layouts {
+		if err := j.inputs[i].stands(l); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// stands checks that the relation is there and that its rows have the layout.
+func (r *Relation) stands(l *types.RowLayout) error {
+	select {
+	case <-r.gone:
+		return errDropped(r)
+	default:
+	}
+	if r.Layout() != l {
+		return errRedefined(r)
+	}
+	return nil
+}
+
+func errRedefined(r *Relation) error {
+	return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "the definition of %q was changed", r.Name).WithHint("SUBSCRIBE anew.")
 }
 
 // consolidate returns the net changes of an epoch in the columns of the subscription. Rows that were only added are given as they are.

@@ -166,10 +166,6 @@ func (d *dispatch) alterTableOptions(o *catalog.Object, x *sql.AlterAction) erro
 					WithDetail("%s relies on it.", d.describe(v)).WithHint("DROP the view and CREATE it anew after that.")
 			}
 		}
-		// Subscriptions to queries over it rely on it, too: they end with a layout that is another one, though it says the same.
-		if err := d.atCommit(func(ctx context.Context) error { return d.ss.srv.setLayout(ctx, &c) }); err != nil {
-			return err
-		}
 	}
 	if err := d.ss.update(func(tx *catalog.Tx) error { return tx.Replace(&c) }); err != nil {
 		return err

@@ -91,6 +91,32 @@ func TestAppendOnlyIsKept(t *testing.T) {
 	d.connect().fails("DELETE FROM t", "55000", `cannot delete from append-only table "t"`)
 }
 
+// A subscription to a query sees no change of a table that its plan is not for: it ends before.
+func TestSubscriptionsToQueriesEndWhenATableIsAltered(t *testing.T) {
+	d := open(t)
+	s := d.connect()
+	for _, c := range []struct{ name, query, alter, write string }{
+		{"grown", "SELECT max(v) FROM grown", "ALTER TABLE grown RESET (append_only)", "DELETE FROM grown WHERE id = 2"},
+		{"joined", "SELECT a.v FROM joined a JOIN joined b USING (id)", "ALTER TABLE joined SET (append_only = false)", "UPDATE joined SET v = 3"},
+		{"typed", "SELECT id, v + 1 AS v FROM typed", "ALTER TABLE typed ALTER v TYPE text", "INSERT INTO typed VALUES (3, 'x')"},
+		{"keyed", "SELECT id, v FROM keyed WHERE v > 0", "ALTER TABLE keyed DROP CONSTRAINT keyed_pkey", "INSERT INTO keyed VALUES (2, 3)"},
+	} {
+		for _, block := range []bool{false, true} {
+			s.must("CREATE TABLE "+c.name+" (id int PRIMARY KEY, v int) APPEND ONLY", "INSERT INTO "+c.name+" VALUES (1, 1), (2, 2)",
+				"DECLARE c CURSOR WITH HOLD FOR SUBSCRIBE ("+c.query+")", "FETCH ALL FROM c")
+			if block {
+				s.must("BEGIN")
+			}
+			s.must(c.alter, c.write)
+			if block {
+				s.must("COMMIT")
+			}
+			s.fails("FETCH ALL FROM c WITH (timeout = '10s')", "55000", `the definition of "`+c.name+`" was changed`)
+			s.must("CLOSE c", "DROP TABLE "+c.name)
+		}
+	}
+}
+
 func TestExplainShowsWhatAnInsertDoesWithConflicts(t *testing.T) {
 	d := open(t)
 	s := d.connect()
