@@ -37,26 +37,16 @@ func (x *exprCtx) asof(n *node, j *pgext.Join, pos int) (*node, error) {
 			keys = append(keys, c)
 			continue
 		}
-		op := ""
-		for _, name := range [...]string{"=", "<", "<=", ">", ">="} {
-			if ph.o.operator(c, name) {
-				op = name
-			}
-		}
-		if op == "" {
+		if ph.o.comparison(c) == "" {
 			return nil, pgerr.Newf(pgerr.FeatureNotSupported, "the condition of ASOF JOIN must be equalities and one comparison with <, <=, > or >=, joined by AND").
 				WithHint(asofHint).At(c.Pos)
 		}
-		lhs, rhs := c.Args[0], c.Args[1]
-		if onSide(lhs, r) && onSide(rhs, l) {
-			lhs, rhs = rhs, lhs
-			op = turnedComparison[op]
-		}
-		if !onSide(lhs, l) || !onSide(rhs, r) {
+		lhs, rhs, op := ph.o.compares(c, l, r)
+		if op == "" {
 			return nil, pgerr.Newf(pgerr.FeatureNotSupported, "each comparison of ASOF JOIN must be of an expression of the left side with one of the right side").
 				WithHint("Conditions on one side belong into WHERE or into a subquery.").At(c.Pos)
 		}
-		if op == "=" || !comparable(lhs.Type, rhs.Type) {
+		if op == "=" || !ordersAlike(lhs.Type, rhs.Type) {
 			return nil, pgerr.Newf(pgerr.DatatypeMismatch, "ASOF JOIN cannot compare %s with %s", b.reg.TypeName(lhs.Type.OID), b.reg.TypeName(rhs.Type.OID)).
 				WithHint("Cast one side to the type of the other.").At(c.Pos)
 		}
@@ -71,21 +61,6 @@ func (x *exprCtx) asof(n *node, j *pgext.Join, pos int) (*node, error) {
 	}
 	n.cond = and(keys...)
 	return n, nil
-}
-
-// turnedComparison is a comparison with its sides exchanged.
-var turnedComparison = map[string]string{"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-
-// onSide reports whether e uses columns, all of them in set.
-func onSide(e *expr.Expr, set map[int]bool) bool {
-	some, all := refs(e, set)
-	return some && all
-}
-
-// comparable reports whether values of two types can be brought to one whose order is that of the comparison.
-func comparable(a, c types.Type) bool {
-	_, ok := hashType(a.OID, c.OID)
-	return ok
 }
 
 // asofJoin builds an ASOF join. Every left row comes out at most once, so its key identifies it.
@@ -122,41 +97,15 @@ func (ph *physical) asofJoin(n *node, want, need map[int]bool) *phys {
 	}
 	l, r = ph.coPartition(l, r, lk, rk, union(need, cols[0], cols[1]))
 	l, r = ph.expire(l, nil, lk), ph.expire(r, nil, rk)
-	all := appendAll(l.ids, r.ids)
-	keep := toSet(l.key)
-	var out, pos []int
-	for i, id := range all {
-		if want[id] || keep[id] {
-			out, pos = append(out, id), append(pos, i)
-		}
-	}
-	if len(out) == 0 {
-		out, pos = all[:1], []int{0}
-	}
+	out, pos := joinOutput(appendAll(l.ids, r.ids), want, toSet(l.key))
 	p := ph.node(plan.KindAsofJoin, out, l.key, l, r)
-	j := &plan.AsofJoin{Type: n.jtype, LeftKeys: l.positions(lk), RightKeys: r.positions(rk), Left: l.at(cols[0][last]), Right: r.at(cols[1][last]), Op: n.name}
-	for i, k := range keys {
-		if k.nullSafe {
-			if j.NullSafe == nil {
-				j.NullSafe = make([]bool, len(keys))
-			}
-			j.NullSafe[i] = true
-		}
+	p.n.AsofJoin = &plan.AsofJoin{
+		Type: n.jtype, LeftKeys: l.positions(lk), RightKeys: r.positions(rk), NullSafe: nullSafe(keys), Left: l.at(cols[0][last]), Right: r.at(cols[1][last]), Op: n.name, Output: pos,
 	}
-	if len(out) < len(all) {
-		j.Output = pos
-	}
-	p.n.AsofJoin = j
 	for _, id := range out {
 		p.nn[id] = l.nn[id] || r.nn[id] && n.jtype == plan.Inner
 	}
 	p.app = !ph.b.stream && l.app && r.app
-	p.dist, p.cols = l.dist, l.cols
-	for _, c := range p.cols {
-		if !p.has(c) {
-			p.dist, p.cols = distAny, nil
-			break
-		}
-	}
+	p.spreadAs(l)
 	return ph.seal(p)
 }

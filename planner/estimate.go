@@ -284,8 +284,8 @@ func (o *optimizer) statsOf(n *node) *relStats {
 		others := 0
 		l, r := toSet(n.in[0].out()), toSet(n.in[1].out())
 		for _, c := range conjuncts(n.cond) {
-			if o.equality(c) && (onSide(c.Args[0], l) && onSide(c.Args[1], r) || onSide(c.Args[0], r) && onSide(c.Args[1], l)) {
-				pairs = append(pairs, sides(c, r))
+			if x, y, op := o.compares(c, l, r); op == "=" {
+				pairs = append(pairs, [2]*expr.Expr{x, y})
 			} else {
 				others++
 			}

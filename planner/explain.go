@@ -342,11 +342,7 @@ func (x *explainer) describe(n *plan.Node) (string, []string) {
 		}
 	case plan.KindLookupJoin:
 		j, l, r := n.LookupJoin, n.Inputs[0], n.Inputs[1]
-		residual := ""
-		if j.Residual != nil {
-			residual = expr.String(j.Residual, append(names(l), names(r)...))
-		}
-		return "Lookup Join", []string{labelled("Keys", keyPairs(l, r, j.LeftKeys, j.RightKeys, nil)), labelled("Condition", residual), state("all rows of the left input")}
+		return "Lookup Join", []string{labelled("Keys", keyPairs(l, r, j.LeftKeys, j.RightKeys, nil)), labelled("Condition", overBoth(j.Residual, l, r)), state("all rows of the left input")}
 	case plan.KindTemporalJoin:
 		return x.temporalJoin(n, state)
 	case plan.KindUnion:
@@ -527,13 +523,9 @@ func (x *explainer) join(n *plan.Node, state func(string) string) (string, []str
 		}
 	}
 	name := map[plan.JoinType]string{plan.Inner: " Join", plan.Left: " Left Join", plan.Right: " Right Join", plan.Full: " Full Join", plan.Semi: " Semi Join", plan.Anti: " Anti Join"}[j.Type]
-	condition := func(e *expr.Expr) string { return expr.String(e, append(names(l), names(r)...)) }
-	span, residual := "", ""
+	span := ""
 	if j.Range != nil {
-		span = condition(j.Range.Cond)
-	}
-	if j.Residual != nil {
-		residual = condition(j.Residual)
+		span = overBoth(j.Range.Cond, l, r)
 	}
 	closing, keeps := "", "all rows of both inputs"
 	if j.CloseKey != nil {
@@ -544,7 +536,7 @@ func (x *explainer) join(n *plan.Node, state func(string) string) (string, []str
 		closing = "Forget: rows that the watermarks of " + l.Schema[j.Range.Lower.Left].Name + " and " + r.Schema[j.Range.Lower.Right].Name + " leave no partner"
 		keeps = "rows of both inputs that may still find a partner"
 	}
-	return method + name, []string{labelled("Keys", keyPairs(l, r, j.LeftKeys, j.RightKeys, j.NullSafe)), labelled("Range", span), labelled("Condition", residual), closing, state(keeps)}
+	return method + name, []string{labelled("Keys", keyPairs(l, r, j.LeftKeys, j.RightKeys, j.NullSafe)), labelled("Range", span), labelled("Condition", overBoth(j.Residual, l, r)), closing, state(keeps)}
 }
 
 func (x *explainer) asofJoin(n *plan.Node, state func(string) string) (string, []string) {
@@ -571,10 +563,6 @@ func (x *explainer) temporalJoin(n *plan.Node, state func(string) string) (strin
 	if j.Type == plan.Left {
 		title = "Temporal Left Join"
 	}
-	residual := ""
-	if j.Residual != nil {
-		residual = expr.String(j.Residual, append(names(l), names(r)...))
-	}
 	var keeps []string
 	if j.Point == nil {
 		keeps = append(keeps, "all rows of the right input")
@@ -585,7 +573,15 @@ func (x *explainer) temporalJoin(n *plan.Node, state func(string) string) (strin
 	if keeps == nil {
 		keeps = []string{"none"}
 	}
-	return title, []string{labelled("Keys", keyPairs(l, r, j.LeftKeys, j.RightKeys, j.NullSafe)), labelled("Condition", residual), state(strings.Join(keeps, ", "))}
+	return title, []string{labelled("Keys", keyPairs(l, r, j.LeftKeys, j.RightKeys, j.NullSafe)), labelled("Condition", overBoth(j.Residual, l, r)), state(strings.Join(keeps, ", "))}
+}
+
+// overBoth is a condition over the columns of both inputs of a join, "" when there is none.
+func overBoth(e *expr.Expr, l, r *plan.Node) string {
+	if e == nil {
+		return ""
+	}
+	return expr.String(e, append(names(l), names(r)...))
 }
 
 // keyPairs lists the equalities of a join.

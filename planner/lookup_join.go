@@ -1,8 +1,6 @@
 package planner
 
 import (
-	"slices"
-
 	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/sql/expr"
 )
@@ -69,25 +67,14 @@ func (ph *physical) lookupJoin(n *node, keys []joinKey, rest []*expr.Expr, want,
 	l, r = ph.coPartition(l, r, lk, rk, union(need, lk, rk, below))
 	all := appendAll(l.ids, r.ids)
 	key, keep := ph.placedKey(n, own)
-	var out, pos []int
-	for i, id := range all {
-		if want[id] || keep[id] {
-			out, pos = append(out, id), append(pos, i)
-		}
-	}
-	if len(out) == 0 {
-		out, pos = all[:1], []int{0}
-	}
+	out, pos := joinOutput(all, want, keep)
 	p := ph.node(plan.KindLookupJoin, out, key, l, r)
-	j.LeftKeys, j.RightKeys, j.Point = l.positions(lk), r.positions(rk), l.positions(point)
+	j.Output, j.LeftKeys, j.RightKeys, j.Point = pos, l.positions(lk), r.positions(rk), l.positions(point)
 	for _, id := range r.ids {
 		j.Columns = append(j.Columns, stored[id])
 	}
 	if cond := and(rest...); cond != nil {
 		j.Residual = ph.exprOver(cond, all)
-	}
-	if len(out) < len(all) {
-		j.Output = pos
 	}
 	p.n.LookupJoin = j
 	for _, id := range out {
@@ -99,12 +86,8 @@ func (ph *physical) lookupJoin(n *node, keys []joinKey, rest []*expr.Expr, want,
 		}
 	}
 	p.app = l.app && r.app
-	p.dist, p.cols = l.dist, l.cols
-	if l.dist == distSingle && r.dist != distSingle && ph.cut {
-		p.dist = distAny
-	}
-	if slices.ContainsFunc(p.cols, func(c int) bool { return !p.has(c) }) {
-		p.dist, p.cols = distAny, nil
+	if l.dist != distSingle || r.dist == distSingle || !ph.cut {
+		p.spreadAs(l)
 	}
 	return ph.seal(p)
 }

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
@@ -61,6 +62,13 @@ func (p *phys) at(id int) int {
 }
 
 func (p *phys) has(id int) bool { return p.at(id) >= 0 }
+
+// spreadAs: the rows of p are spread as those of q, which is known as long as p has the columns by which they are.
+func (p *phys) spreadAs(q *phys) {
+	if !slices.ContainsFunc(q.cols, func(c int) bool { return !p.has(c) }) {
+		p.dist, p.cols = q.dist, q.cols
+	}
+}
 
 // node makes a plan node whose output columns are ids.
 func (ph *physical) node(kind plan.Kind, ids, key []int, ins ...*phys) *phys {

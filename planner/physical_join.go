@@ -50,12 +50,8 @@ func (ph *physical) joinKey(c *expr.Expr, l, r map[int]bool) (joinKey, bool) {
 	if ph.b.volatileExpr(c) {
 		return k, false
 	}
-	k.l, k.r = c.Args[0], c.Args[1]
-	switch {
-	case onSide(k.l, l) && onSide(k.r, r):
-	case onSide(k.l, r) && onSide(k.r, l):
-		k.l, k.r = k.r, k.l
-	default:
+	var ok bool
+	if k.l, k.r, _, ok = across(c, l, r); !ok {
 		return k, false
 	}
 	// Hashing needs one type on both sides whose equality is the operator's.
@@ -71,6 +67,45 @@ func (ph *physical) joinKey(c *expr.Expr, l, r map[int]bool) (joinKey, bool) {
 		return k, false
 	}
 	return k, true
+}
+
+// onSide reports whether e uses columns, all of them in set.
+func onSide(e *expr.Expr, set map[int]bool) bool {
+	some, all := refs(e, set)
+	return some && all
+}
+
+// across returns the two operands of e, that of the left side of a join first; turned: they are written the other way round. It is false when they are not of one side each.
+func across(e *expr.Expr, l, r map[int]bool) (x, y *expr.Expr, turned, ok bool) {
+	x, y = e.Args[0], e.Args[1]
+	switch {
+	case onSide(x, l) && onSide(y, r):
+		return x, y, false, true
+	case onSide(x, r) && onSide(y, l):
+		return y, x, true, true
+	}
+	return nil, nil, false, false
+}
+
+// compares takes a comparison of one side of a join with the other apart, as if the left one were written first. The operator of other conditions is "".
+func (o *optimizer) compares(c *expr.Expr, l, r map[int]bool) (x, y *expr.Expr, op string) {
+	if op = o.comparison(c); op == "" {
+		return nil, nil, ""
+	}
+	x, y, turned, ok := across(c, l, r)
+	switch {
+	case !ok:
+		return nil, nil, ""
+	case turned:
+		op = turnedComparison[op]
+	}
+	return x, y, op
+}
+
+// ordersAlike reports whether values of two types can be brought to one whose order is that of the comparison.
+func ordersAlike(a, c types.Type) bool {
+	_, ok := hashType(a.OID, c.OID)
+	return ok
 }
 
 func hashType(a, c types.OID) (types.OID, bool) {
@@ -157,25 +192,9 @@ func (ph *physical) join(n *node, want, need map[int]bool) *phys {
 		visible = l.ids
 	}
 	key, inKey := ph.placedKey(n, key)
-	var out, pos []int
-	for i, id := range visible {
-		if want[id] || inKey[id] {
-			out, pos = append(out, id), append(pos, i)
-		}
-	}
-	if len(out) == 0 {
-		out, pos = visible[:1], []int{0}
-	}
+	out, pos := joinOutput(visible, want, inKey)
 	p := ph.node(plan.KindJoin, out, key, l, r)
-	j := &plan.Join{Type: n.jtype, LeftKeys: l.positions(lk), RightKeys: r.positions(rk), Spread: spread}
-	for i, k := range keys {
-		if k.nullSafe {
-			if j.NullSafe == nil {
-				j.NullSafe = make([]bool, len(keys))
-			}
-			j.NullSafe[i] = true
-		}
-	}
+	j := &plan.Join{Type: n.jtype, LeftKeys: l.positions(lk), RightKeys: r.positions(rk), NullSafe: nullSafe(keys), Output: pos, Spread: spread}
 	j.CloseKey = ph.closeKey(l, r, lk, rk)
 	if rng != nil {
 		j.Range = ph.rangeOf(rng, l, r, lc, rc, all)
@@ -184,13 +203,40 @@ func (ph *physical) join(n *node, want, need map[int]bool) *phys {
 	if cond := and(rest...); cond != nil {
 		j.Residual = ph.exprOver(cond, all)
 	}
-	if len(out) < len(visible) {
-		j.Output = pos
-	}
 	ph.lookups(n, j, keys, [2]*phys{l, r})
 	p.n.Join = j
 	ph.joinProperties(p, n.jtype, l, r, lk, rk)
 	return ph.seal(p)
+}
+
+// joinOutput picks the columns that a join gives: wanted ones and those of its key, one at least. Their positions are nil when it gives all.
+func joinOutput(all []int, want, key map[int]bool) (out, pos []int) {
+	for i, id := range all {
+		if want[id] || key[id] {
+			out, pos = append(out, id), append(pos, i)
+		}
+	}
+	if len(out) == 0 {
+		out, pos = all[:1], []int{0}
+	}
+	if len(out) == len(all) {
+		pos = nil
+	}
+	return out, pos
+}
+
+// nullSafe tells which keys match NULL with NULL, nil when none does.
+func nullSafe(keys []joinKey) []bool {
+	var out []bool
+	for i, k := range keys {
+		if k.nullSafe {
+			if out == nil {
+				out = make([]bool, len(keys))
+			}
+			out[i] = true
+		}
+	}
+	return out
 }
 
 // keyColumns makes the key expressions of one side columns.
@@ -339,15 +385,9 @@ func (ph *physical) joinProperties(p *phys, t plan.JoinType, l, r *phys, lk, rk 
 	if of.dist == distHash {
 		switch {
 		case of == r || !padL:
-			p.dist, p.cols = distHash, of.cols
+			p.spreadAs(of)
 		case t == plan.Right && r.dist == distHash:
-			p.dist, p.cols = distHash, r.cols
-		}
-		for _, c := range p.cols {
-			if !p.has(c) {
-				p.dist, p.cols = distAny, nil
-				break
-			}
+			p.spreadAs(r)
 		}
 	}
 }

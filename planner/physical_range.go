@@ -88,32 +88,15 @@ func wordType(t types.Type) bool {
 }
 
 func (ph *physical) joinBound(c *expr.Expr, l, r map[int]bool) (*joinBound, bool) {
-	b := &joinBound{cond: c}
-	switch {
-	case ph.o.operator(c, "<"), ph.o.operator(c, "<="):
-		b.upper = true
-	case ph.o.operator(c, ">"), ph.o.operator(c, ">="):
-	default:
+	x, y, op := ph.o.compares(c, l, r)
+	if op == "" || op == "=" || ph.b.volatileExpr(c) || !ordersAlike(x.Type, y.Type) {
 		return nil, false
 	}
-	if ph.b.volatileExpr(c) {
-		return nil, false
-	}
-	b.l, b.r = c.Args[0], c.Args[1]
-	switch {
-	case onSide(b.l, l) && onSide(b.r, r):
-	case onSide(b.l, r) && onSide(b.r, l):
-		b.l, b.r, b.upper = b.r, b.l, !b.upper
-	default:
-		return nil, false
-	}
-	if _, ok := hashType(b.l.Type.OID, b.r.Type.OID); !ok {
-		return nil, false
-	}
+	b := &joinBound{cond: c, upper: op == "<" || op == "<="}
 	var by int64
-	b.l, by = shiftedTime(b.l)
+	b.l, by = shiftedTime(x)
 	b.offset -= by
-	b.r, by = shiftedTime(b.r)
+	b.r, by = shiftedTime(y)
 	b.offset += by
 	if !ph.plainExpr(b.l) || !ph.plainExpr(b.r) {
 		return nil, false

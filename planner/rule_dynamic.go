@@ -54,20 +54,11 @@ func (ph *physical) dynamicFilter(n *node, l, r *phys, conds []*expr.Expr, want,
 
 // ordering splits a condition into expressions of either side, of one type, and the operator between them, "" when it is none that orders.
 func (ph *physical) ordering(c *expr.Expr, l, r map[int]bool) (x, y *expr.Expr, op string) {
-	for _, name := range [...]string{"<", "<=", ">", ">="} {
-		if ph.o.operator(c, name) {
-			op = name
-		}
-	}
-	if op == "" || ph.b.volatileExpr(c) {
+	if x, y, op = ph.o.compares(c, l, r); op == "" || op == "=" || ph.b.volatileExpr(c) {
 		return nil, nil, ""
 	}
-	x, y = c.Args[0], c.Args[1]
-	if onSide(x, r) && onSide(y, l) {
-		x, y, op = y, x, turnedComparison[op]
-	}
 	t, ok := hashType(x.Type.OID, y.Type.OID)
-	if !ok || !onSide(x, l) || !onSide(y, r) {
+	if !ok {
 		return nil, nil, ""
 	}
 	if t != types.OIDText {

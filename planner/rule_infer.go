@@ -33,21 +33,19 @@ func fixedValue(e *expr.Expr) bool {
 }
 
 // compared takes a comparison with fixed values apart; x is what is compared.
-func (f *facts) compared(c *expr.Expr) (x *expr.Expr, op string, values []*expr.Expr) {
+func (o *optimizer) compared(c *expr.Expr) (x *expr.Expr, op string, values []*expr.Expr) {
 	if c.Kind == expr.InList {
 		if slices.ContainsFunc(c.Args[1:], func(e *expr.Expr) bool { return !fixedValue(e) }) {
 			return nil, "", nil
 		}
 		return c.Args[0], "in", c.Args[1:]
 	}
-	for op, turned := range turnedComparison {
-		switch {
-		case !f.o.operator(c, op):
-		case fixedValue(c.Args[1]):
-			return c.Args[0], op, c.Args[1:]
-		case fixedValue(c.Args[0]):
-			return c.Args[1], turned, c.Args[:1]
-		}
+	switch op := o.comparison(c); {
+	case op == "":
+	case fixedValue(c.Args[1]):
+		return c.Args[0], op, c.Args[1:]
+	case fixedValue(c.Args[0]):
+		return c.Args[1], turnedComparison[op], c.Args[:1]
 	}
 	return nil, "", nil
 }
@@ -55,7 +53,7 @@ func (f *facts) compared(c *expr.Expr) (x *expr.Expr, op string, values []*expr.
 // learn adds what conditions say.
 func (f *facts) learn(conds ...*expr.Expr) {
 	for _, c := range conds {
-		if x, op, values := f.compared(c); x != nil {
+		if x, op, values := f.o.compared(c); x != nil {
 			if col, ok := f.column(x); ok {
 				f.add(fact{col, op, values})
 			}
@@ -66,16 +64,10 @@ func (f *facts) learn(conds ...*expr.Expr) {
 		}
 		l, ok := f.column(c.Args[0])
 		r, ok2 := f.column(c.Args[1])
-		if ok && ok2 && l != r && f.transitive(f.o.md.typ(l), f.o.md.typ(r)) {
+		if ok && ok2 && l != r && ordersAlike(f.o.md.typ(l), f.o.md.typ(r)) {
 			f.equal = append(f.equal, [2]int{l, r})
 		}
 	}
-}
-
-// transitive reports whether comparisons of values of the types are in one order.
-func (f *facts) transitive(a, c types.Type) bool {
-	_, ok := hashType(a.OID, c.OID)
-	return ok
 }
 
 func (f *facts) add(x fact) bool {
@@ -107,7 +99,7 @@ func (f *facts) learnRows(n *node) {
 		f.learn(conjuncts(n.cond)...)
 	case opProject:
 		for i, e := range n.exprs {
-			if e.Kind == expr.Column && e.Col != n.cols[i] && f.transitive(e.Type, e.Type) {
+			if e.Kind == expr.Column && e.Col != n.cols[i] && ordersAlike(e.Type, e.Type) {
 				f.equal = append(f.equal, [2]int{n.cols[i], e.Col})
 			}
 		}
@@ -154,7 +146,7 @@ func (f *facts) infer(want map[int]bool) []*expr.Expr {
 func (f *facts) condition(x fact) *expr.Expr {
 	c := f.o.md.ref(x.col)
 	for _, v := range x.values {
-		if !f.transitive(c.Type, v.Type) {
+		if !ordersAlike(c.Type, v.Type) {
 			return nil
 		}
 	}
@@ -214,11 +206,15 @@ func (o *optimizer) inferredMerged(preds, on []*expr.Expr, l, r map[int]bool) (l
 	f := &facts{o: o}
 	f.learn(on...)
 	for _, p := range preds {
-		x, op, values := f.compared(p)
-		if x == nil || widened(o.b.reg, x).Kind != expr.Coalesce || len(widened(o.b.reg, x).Args) != 2 {
+		x, op, values := o.compared(p)
+		if x == nil {
 			continue
 		}
-		args := widened(o.b.reg, x).Args
+		merged := widened(o.b.reg, x)
+		if merged.Kind != expr.Coalesce || len(merged.Args) != 2 {
+			continue
+		}
+		args := merged.Args
 		a, ok := f.column(args[0])
 		c, ok2 := f.column(args[1])
 		if !ok || !ok2 || !slices.Contains(f.equal, [2]int{a, c}) && !slices.Contains(f.equal, [2]int{c, a}) {

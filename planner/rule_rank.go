@@ -89,23 +89,21 @@ func (o *optimizer) rankFilters(n *node) *node {
 
 // upperBound reports whether e is true only for values of a column up to a constant integer, and which.
 func (o *optimizer) upperBound(e *expr.Expr) (col int, most int64, ok bool) {
-	if e.Kind != expr.Call || len(e.Args) != 2 {
+	op := o.comparison(e)
+	if op == "" {
 		return 0, 0, false
 	}
-	c, k, ops := e.Args[0], e.Args[1], [...]string{"<", "<=", "="}
+	c, k := e.Args[0], e.Args[1]
 	if c.Kind == expr.Const {
-		c, k, ops = k, c, [...]string{">", ">=", "="}
+		c, k, op = k, c, turnedComparison[op]
 	}
 	if c.Kind != expr.Column || k.Kind != expr.Const || k.Const.Null || k.Type.Kind() != types.KindInt {
 		return 0, 0, false
 	}
-	for i, name := range ops {
-		if !o.operator(e, name) {
-			continue
-		}
-		if most = k.Const.Int; i == 0 {
-			most--
-		}
+	switch most = k.Const.Int; op {
+	case "<":
+		return c.Col, most - 1, true
+	case "<=", "=":
 		return c.Col, most, true
 	}
 	return 0, 0, false

@@ -34,7 +34,7 @@ func (o *optimizer) windowBounds(n *node, p *expr.Expr) []*expr.Expr {
 			size += zoneShift
 		}
 	}
-	x, op, values := (&facts{o: o}).compared(p)
+	x, op, values := o.compared(p)
 	if x == nil || op == "in" || x.Kind != expr.Column || x.Col != n.winStart && x.Col != n.winEnd {
 		return nil
 	}

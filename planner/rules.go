@@ -66,6 +66,19 @@ func newOptimizer(b *binder) *optimizer {
 // equality reports whether e is a call of the = operator of its operands' types.
 func (o *optimizer) equality(e *expr.Expr) bool { return o.operator(e, "=") }
 
+// comparison returns which of =, <, <=, > and >= of its operands' types e is, "" when it is none.
+func (o *optimizer) comparison(e *expr.Expr) string {
+	for _, name := range [...]string{"=", "<", "<=", ">", ">="} {
+		if o.operator(e, name) {
+			return name
+		}
+	}
+	return ""
+}
+
+// turnedComparison is a comparison with its sides exchanged.
+var turnedComparison = map[string]string{"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
 // operator reports whether e is a call of the named comparison of its operands' types.
 func (o *optimizer) operator(e *expr.Expr, name string) bool { return isOperator(o.b.reg, e, name) }
 

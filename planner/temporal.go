@@ -85,14 +85,9 @@ func (ph *physical) temporal(in *phys, conds []*expr.Expr, need map[int]bool) *p
 
 // clockBound solves a comparison for now(); nil when it cannot.
 func (ph *physical) clockBound(c *expr.Expr) *plan.Temporal {
-	if c.Kind != expr.Call || len(c.Args) != 2 {
+	op := ph.o.comparison(c)
+	if op == "" || op == "=" {
 		return nil
-	}
-	op := ""
-	for _, name := range []string{"<", "<=", ">", ">="} {
-		if r, err := ph.b.reg.ResolveOperator(name, c.Args[0].Type, c.Args[1].Type); err == nil && r.Func.ID == c.Func {
-			op = name
-		}
 	}
 	clock, bound := c.Args[0], c.Args[1]
 	if nowIn(bound) != nil {
@@ -100,7 +95,7 @@ func (ph *physical) clockBound(c *expr.Expr) *plan.Temporal {
 		clock, bound = bound, clock
 		op = turnedComparison[op]
 	}
-	if op == "" || nowIn(bound) != nil || clock.Type.OID != types.OIDTimestamptz {
+	if nowIn(bound) != nil || clock.Type.OID != types.OIDTimestamptz {
 		return nil
 	}
 	if bound.Type.OID != types.OIDTimestamptz {

@@ -137,31 +137,11 @@ func (ph *physical) temporalJoin(n *node, want, need map[int]bool) *phys {
 	}
 	all := appendAll(l.ids, r.ids)
 	key := ph.joinedKey(n.jtype, l, r, lk, rk, keys)
-	keep := toSet(key)
-	var out, pos []int
-	for i, id := range all {
-		if want[id] || keep[id] {
-			out, pos = append(out, id), append(pos, i)
-		}
-	}
-	if len(out) == 0 {
-		out, pos = all[:1], []int{0}
-	}
+	out, pos := joinOutput(all, want, toSet(key))
 	p := ph.node(plan.KindTemporalJoin, out, key, l, r)
-	j.LeftKeys, j.RightKeys = l.positions(lk), r.positions(rk)
-	for i, k := range keys {
-		if k.nullSafe {
-			if j.NullSafe == nil {
-				j.NullSafe = make([]bool, len(keys))
-			}
-			j.NullSafe[i] = true
-		}
-	}
+	j.LeftKeys, j.RightKeys, j.NullSafe, j.Output = l.positions(lk), r.positions(rk), nullSafe(keys), pos
 	if cond := and(rest...); cond != nil {
 		j.Residual = ph.exprOver(cond, all)
-	}
-	if len(out) < len(all) {
-		j.Output = pos
 	}
 	p.n.TemporalJoin = j
 	for _, id := range out {
@@ -169,13 +149,7 @@ func (ph *physical) temporalJoin(n *node, want, need map[int]bool) *phys {
 		p.wm[id] = l.wm[id]
 	}
 	p.app, p.ttl = l.app, l.ttl
-	p.dist, p.cols = l.dist, l.cols
-	for _, c := range p.cols {
-		if !p.has(c) {
-			p.dist, p.cols = distAny, nil
-			break
-		}
-	}
+	p.spreadAs(l)
 	return ph.seal(p)
 }
 
