@@ -97,11 +97,11 @@ func (j *joinClosing) watermark(port int, w Watermark) {
 
 // dropLate diverts rows of windows that have closed.
 func (j *joinClosing) dropLate(port int, c *types.Chunk) (*types.Chunk, error) {
-	return divertLate(&j.o.base, c, c.Cols[j.o.keys[port][j.key]], j.mark, &j.sel, &j.rest)
+	return divertLate(&j.o.base, c, c.Cols[j.o.keys[port][j.key]], j.mark, true, &j.sel, &j.rest)
 }
 
-// divertLate reports the rows whose value in col is below mark as late, and returns the others. Sel and rest are the caller's.
-func divertLate(b *base, c *types.Chunk, col *types.Vector, mark int64, sel *[]uint16, rest *types.Chunk) (*types.Chunk, error) {
+// divertLate returns the rows but those whose value in col is below mark, which are reported as late ones where tell is set. Sel and rest are the caller's.
+func divertLate(b *base, c *types.Chunk, col *types.Vector, mark int64, tell bool, sel *[]uint16, rest *types.Chunk) (*types.Chunk, error) {
 	late := false
 	for i := range c.Rows() {
 		if r := c.Row(i); col.Int[r] < mark && !col.IsNull(r) {
@@ -120,6 +120,9 @@ func divertLate(b *base, c *types.Chunk, col *types.Vector, mark int64, sel *[]u
 		r := c.Row(i)
 		if col.IsNull(r) || col.Int[r] >= mark {
 			*sel = append(*sel, uint16(r))
+			continue
+		}
+		if !tell {
 			continue
 		}
 		if err := b.ctx.Errors.Late(b.node, c, r); err != nil {

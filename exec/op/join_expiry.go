@@ -111,12 +111,14 @@ func (j *joinExpiry) watermark(port int, w Watermark) {
 	}
 }
 
-// dropLate diverts rows whose partners may have been dropped.
+// dropLate diverts rows whose partners may have been dropped. Of rows that all subtasks get, the first one tells.
 func (j *joinExpiry) dropLate(port int, c *types.Chunk) (*types.Chunk, error) {
 	if !j.on || !j.mark[port].seen {
 		return c, nil
 	}
-	return divertLate(&j.o.base, c, c.Cols[j.column[port]], j.mark[port].value, &j.sel, &j.rest)
+	spread := j.o.node.Join.Spread
+	tell := spread == nil || port == spread.Side || j.o.ctx.Groups.From == 0
+	return divertLate(&j.o.base, c, c.Cols[j.column[port]], j.mark[port].value, tell, &j.sel, &j.rest)
 }
 
 // expire drops the rows that the watermarks have left behind since the last barrier.
