@@ -28,10 +28,11 @@ var (
 )
 
 const (
-	metamorphicUsual   = 60               // programs in a run of all tests
-	metamorphicMemory  = 64 << 10         // bytes, of the starved servers
-	metamorphicTimeout = 60 * time.Second // of a program
-	metamorphicQuery   = "5s"             // statement_timeout of questions; a query that takes longer is not compared
+	metamorphicUsual    = 60               // programs in a run of all tests
+	metamorphicProgress = 100              // programs between two lines of a long run's log
+	metamorphicMemory   = 64 << 10         // bytes, of the starved servers
+	metamorphicTimeout  = 60 * time.Second // of a program
+	metamorphicQuery    = "5s"             // statement_timeout of questions; a query that takes longer is not compared
 )
 
 // metamorphicFound are the seeds of programs that have found something.
@@ -59,7 +60,10 @@ func TestMetamorphic(t *testing.T) {
 		defer oracle.Close(context.Background())
 	}
 	compared, rows, skipped := 0, 0, 0
-	for _, seed := range seeds {
+	for i, seed := range seeds {
+		if i > 0 && i%metamorphicProgress == 0 {
+			t.Logf("%d programs, %d comparisons", i, compared)
+		}
 		run := metamorphicRun{program: newProgram(seed), seed: seed, oracle: oracle}
 		problem := run.do(t.Context())
 		compared, rows, skipped = compared+run.compared, rows+run.rows, skipped+run.skipped
