@@ -125,15 +125,10 @@ func (w *workload) check(c *client) {
 	c.exec(`FLUSH`)
 	w.schema.settle(w.t, c)
 	c.wait(`SELECT coalesce(sum(clicks), 0) FROM v_clicks`, strconv.Itoa(w.clicks.written))
-	compare := func(name, query string) {
-		w.t.Helper()
-		want, got := lines(c.exec(query)), lines(c.exec(`SELECT * FROM `+name))
-		require.Equal(w.t, want, got, "view %s against its query", name)
-	}
 	for _, v := range views {
-		compare(v.name, v.query)
+		c.sameRows(v.name, v.query)
 	}
-	compare("v_clicks", fmt.Sprintf(fileQuery, "clicks_all"))
+	c.sameRows("v_clicks", fmt.Sprintf(fileQuery, "clicks_all"))
 	require.Equal(w.t, "0", c.value(`SELECT count(*) FROM v_journal WHERE entries <> numbers OR last <> entries`), "journal rows lost or doubled")
 	w.checkWindows(c)
 	require.Empty(w.t, c.exec(`SELECT * FROM streamdb.errors`))
@@ -142,6 +137,19 @@ func (w *workload) check(c *client) {
 			s.check(w.t, c)
 		}
 	}
+}
+
+// sameRows compares a view with its query. A difference is shown together with where the jobs and checkpoints are.
+func (c *client) sameRows(view, query string) {
+	c.t.Helper()
+	want, got := lines(c.exec(query)), lines(c.exec(`SELECT * FROM `+view))
+	if want == got {
+		return
+	}
+	for _, sql := range []string{`SELECT * FROM streamdb.jobs`, `SELECT * FROM streamdb.checkpoints`, `SELECT * FROM ` + view, `FLUSH`, `SELECT * FROM ` + view} {
+		c.t.Logf("%s\n%s", sql, lines(c.exec(sql)))
+	}
+	require.Equal(c.t, want, got, "view %s against its query\nserver: %s", view, c.p.log)
 }
 
 // checkWindows compares the windows, which go on growing, with the bids until the last that is in them.
