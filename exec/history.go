@@ -686,6 +686,9 @@ func (e *Engine) keptUpTo(epoch uint64, which func(*Relation) bool) error {
 // reach waits until the history has all up to an epoch, unless it begins anew. It fails for an epoch before the one at which the history took back
 // what an earlier run of the relation had made: at that epoch it is not what the relation is.
 func (h *history) reach(epoch uint64) error {
+	if h.engine.cfg.Failpoints.Hit("history/reach") != nil {
+		return checkpoint.ErrNotRunning
+	}
 	f := &historyFeed{h: h}
 	late := time.After(historyPatience)
 	for {

@@ -92,7 +92,7 @@ type Job struct {
 	snapshots map[uint64]*checkpoint.JobState // cut, outcome unknown
 	cutting   map[uint64]bool                 // being written
 	wanted    map[uint64]checkpoint.Barrier   // asked for by Trigger and not answered
-	lastSnap  uint64                          // checkpoint of the newest snapshot
+	lastSnap  uint64                          // checkpoint of the newest snapshot, written or being written
 	paused    bool
 	stopped   bool
 	stopCh    chan struct{} // closed with stopped

@@ -80,11 +80,13 @@ func (j *Job) declineMissed(done, first uint64) {
 	}
 }
 
-// cut notes that checkpoint id is being written.
+// cut notes that checkpoint id is being written. Whether it succeeds or the checkpoint goes on without the job: until it is complete the completed one
+// does not describe the job.
 func (j *Job) cut(id uint64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.cutting[id] = true
+	j.lastSnap = id
 }
 
 // acknowledge delivers a finished snapshot, now or when it is asked for.

@@ -715,9 +715,6 @@ func (r *run) write(b checkpoint.Barrier, sealed []*state.Sealed, stats []checkp
 	if len(stats) > 0 {
 		stats[0].Bytes, stats[0].FullBytes = snap.NewBytes, snap.FullSize
 	}
-	r.job.mu.Lock()
-	r.job.lastSnap = b.Checkpoint
-	r.job.mu.Unlock()
 	r.job.acknowledge(&checkpoint.JobState{
 		Job: r.job.Spec.ID, Name: r.job.Spec.Name, Checkpoint: b.Checkpoint, Epoch: b.Epoch, State: snap, Positions: pos,
 		Operators: map[string][]byte{operatorErrors: errs}, Parallelism: r.job.Parallelism(), Subtasks: stats,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/streamdb/streamdb/internal/failpoint"
 	"github.com/streamdb/streamdb/server"
 )
 
@@ -234,7 +235,7 @@ func TestSubscribeResumesAfterAStopInOrder(t *testing.T) {
 func TestSubscribeToAPausedViewOverACrash(t *testing.T) {
 	d := open(t)
 	s := d.connect()
-	s.must("CREATE TABLE t (id int PRIMARY KEY)", "CREATE MATERIALIZED VIEW m WITH (retention = '1 hour') AS SELECT count(*) AS n FROM t", "CHECKPOINT", "INSERT INTO t VALUES (1)")
+	s.must("CREATE TABLE other (id int PRIMARY KEY)", "CREATE TABLE t (id int PRIMARY KEY)", "CREATE MATERIALIZED VIEW m WITH (retention = '1 hour') AS SELECT count(*) AS n FROM t", "CHECKPOINT", "INSERT INTO t VALUES (1)")
 	m := follow(t, "m")
 	m.connect(d)
 	m.reaches(func() []string { return []string{"1"} })
@@ -255,4 +256,23 @@ func TestSubscribeToAPausedViewOverACrash(t *testing.T) {
 	d.crash()
 	m.connect(d)
 	m.reaches(func() []string { return []string{"2"} })
+}
+
+// The checkpoint after one that went on without a view, which had written its state already, must not take the view for unchanged.
+func TestViewIsNotUnchangedAfterACheckpointWithoutIt(t *testing.T) {
+	d := open(t)
+	d.connect().must("CREATE TABLE other (id int PRIMARY KEY)", "CREATE TABLE t (id int PRIMARY KEY)", "CREATE MATERIALIZED VIEW m WITH (retention = '1 hour') AS SELECT count(*) AS n FROM t",
+		"CHECKPOINT", "INSERT INTO t VALUES (1), (2)", "FLUSH")
+	points, err := failpoint.Parse("history/reach=error*1")
+	require.NoError(t, err)
+	d.cfg.Failpoints = points
+	d.crash()
+	s := d.connect()
+	s.must("FLUSH")
+	s.must("CHECKPOINT", "INSERT INTO other VALUES (1)", "CHECKPOINT")
+	d.cfg.Failpoints = nil
+	d.crash()
+	s = d.connect()
+	s.must("FLUSH")
+	require.Equal(t, []string{"2"}, s.rows("TABLE m"))
 }
