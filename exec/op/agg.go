@@ -41,8 +41,7 @@ type aggOp struct {
 	old      *types.Chunk
 	unsaved  []uint32 // groups to be put at the next checkpoint
 	loaded   []uint32 // groups read from state since the last checkpoint: recently used
-	reported int64
-	chunks   int // since Open, for relieve
+	chunks   int      // since Open, for relieve
 
 	mark     int64
 	marked   bool
@@ -53,7 +52,7 @@ type aggOp struct {
 	firstEnd int64         // the smallest of ends
 	spare    *openWindow   // closed, to be used again
 	endCol   *types.Vector // the column of window ends of the rows in work
-	pend     []Watermark   // of other group columns, to be forwarded at the barrier
+	pend     groupMarks    // of other group columns, to be forwarded at the barrier
 
 	grp   []uint32
 	batch aggBatch
@@ -263,25 +262,7 @@ func (o *aggOp) dropLate(c *types.Chunk) (*types.Chunk, error) {
 	if end.Valid == nil && c.Sel == nil && slices.Min(end.Int[:c.N]) >= o.mark {
 		return c, nil
 	}
-	o.sel = o.sel[:0]
-	for i := range c.Rows() {
-		r := c.Row(i)
-		if !end.IsNull(r) && end.Int[r] < o.mark {
-			if err := o.ctx.Errors.Late(o.node, c, r); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		o.sel = append(o.sel, uint16(r))
-	}
-	if len(o.sel) == c.Rows() {
-		return c, nil
-	}
-	if o.sel == nil {
-		o.sel = []uint16{}
-	}
-	o.lateN = types.Chunk{Cols: c.Cols, N: c.N, Sel: o.sel, Weights: c.Weights}
-	return &o.lateN, nil
+	return divertLate(&o.base, c, end, o.mark, true, &o.sel, &o.lateN)
 }
 
 // touch lists a group as changed in this epoch and keeps the output that it has now.
@@ -365,19 +346,9 @@ func (o *aggOp) Watermark(_ int, w Watermark, out Emitter) error {
 			continue
 		}
 		// Rows of this epoch are emitted at its barrier: the watermark must not overtake them.
-		o.pending(Watermark{Column: i, Value: w.Value})
+		o.pend.set(Watermark{Column: i, Value: w.Value})
 	}
 	return nil
-}
-
-func (o *aggOp) pending(w Watermark) {
-	for i := range o.pend {
-		if o.pend[i].Column == w.Column {
-			o.pend[i].Value = w.Value
-			return
-		}
-	}
-	o.pend = append(o.pend, w)
 }
 
 func (o *aggOp) Barrier(b checkpoint.Barrier, out Emitter) error {
@@ -424,15 +395,9 @@ const varBytes = 160
 func (o *aggOp) forwardMarks(out Emitter) error {
 	if o.markDue {
 		o.markDue = false
-		o.pending(Watermark{Column: o.node.Agg.OnClose, Value: o.mark})
+		o.pend.set(Watermark{Column: o.node.Agg.OnClose, Value: o.mark})
 	}
-	for _, w := range o.pend {
-		if err := out.EmitWatermark(w); err != nil {
-			return err
-		}
-	}
-	o.pend = o.pend[:0]
-	return nil
+	return o.pend.emit(out)
 }
 
 // emitChanges emits −old and +new of the groups that the epoch touched.
@@ -678,14 +643,6 @@ func (o *aggOp) dropSide(row []uint64) error {
 		if err := o.side.del(kg, k); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-func (o *aggOp) Close() error {
-	if o.ctx != nil {
-		o.ctx.Budget.Add(-o.reported)
-		o.reported = 0
 	}
 	return nil
 }

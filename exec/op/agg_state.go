@@ -40,11 +40,7 @@ const (
 
 // account tells the budget what the groups take.
 func (o *aggOp) account() {
-	n := o.groups.bytes() + int64(len(o.vars))*varBytes*int64(len(o.calls)) + int64(len(o.dirty)*(len(o.calls)+1))*dirtyBytes
-	if d := n - o.reported; d != 0 {
-		o.ctx.Budget.Add(d)
-		o.reported += d
-	}
+	o.report(o.groups.bytes() + int64(len(o.vars))*varBytes*int64(len(o.calls)) + int64(len(o.dirty)*(len(o.calls)+1))*dirtyBytes)
 }
 
 // relieve keeps the groups near the budget between two checkpoints: it asks for a barrier to evict at, and waits when it would have to
@@ -193,9 +189,7 @@ func (o *aggOp) restore() error {
 	err := o.state.scanAll(func(_ uint16, k, v []byte) error {
 		n++
 		if n%4096 == 0 && o.node.Agg.OnClose < 0 {
-			d := o.groups.bytes() - o.reported
-			o.ctx.Budget.Add(d)
-			o.reported += d
+			o.report(o.groups.bytes())
 			if o.ctx.Budget.Over() {
 				return stop
 			}

@@ -19,19 +19,15 @@ import (
 // are read. One-shot queries look the left rows up in the sorted right ones and keep no state.
 type asofJoinOp struct {
 	base
-	keys     [2][]int
-	at       [2]int
-	strict   bool
-	outer    bool
-	width    int // columns of the left side
-	output   []int
-	sides    [2]sortedRows
-	changes  [2][]asofChange
-	bytes    arena // of the changes
-	read     arena // left rows from state that the output refers to
-	reported int64
-	out      *types.Chunk // left, then right columns
-	view     types.Chunk
+	joinColumns
+	never   [2][]int // columns in which NULL matches nothing
+	strict  bool
+	outer   bool
+	sides   [2]sortedRows
+	changes [2][]asofChange
+	bytes   arena // of the changes
+	read    arena // left rows from state that the output refers to
+	out     *outBuf
 }
 
 var _ Operator = (*asofJoinOp)(nil)
@@ -61,17 +57,14 @@ const maxAsofChanges = 1 << 16
 func (o *asofJoinOp) Open(ctx *Context) error {
 	o.ctx = ctx
 	j := o.node.AsofJoin
-	o.keys, o.at = [2][]int{j.LeftKeys, j.RightKeys}, [2]int{j.Left, j.Right}
+	keys, at := [2][]int{j.LeftKeys, j.RightKeys}, [2]int{j.Left, j.Right}
 	o.strict, o.outer = len(j.Op) == 1, j.Type == plan.Left
-	o.width = len(ctx.InputTypes[0])
-	all := append(append([]types.Type{}, ctx.InputTypes[0]...), ctx.InputTypes[1]...)
-	if o.output = j.Output; o.output == nil {
-		o.output = identity(len(all))
-	}
-	o.out = types.NewChunk(all)
+	o.out = newOutBuf(o.openColumns(ctx, j.Output))
+	o.out.cols = o.output
 	for i := range o.sides {
 		s := &o.sides[i]
-		s.group, s.order = o.keys[i], []plan.SortKey{{Column: o.at[i], Desc: j.Op[0] == '>'}}
+		o.never[i] = append(strictColumns(keys[i], j.NullSafe), at[i])
+		s.group, s.order = keys[i], []plan.SortKey{{Column: at[i], Desc: j.Op[0] == '>'}}
 		if err := s.openPort(ctx, o.node, uint32(i), i); err != nil {
 			return err
 		}
@@ -85,9 +78,10 @@ func (o *asofJoinOp) Process(port int, c *types.Chunk, out Emitter) error {
 	s.begin(c)
 	for i := range c.Rows() {
 		r := c.Row(i)
-		if o.matchless(port, c, r) {
+		if anyNull(c, o.never[port], r) {
 			if port == 0 && o.outer {
-				if err := o.unmatched(c, r, c.Weight(r), out); err != nil {
+				o.pad(o.out.c, 0, c, r)
+				if err := o.push(c.Weight(r), out); err != nil {
 					return err
 				}
 			}
@@ -107,46 +101,20 @@ func (o *asofJoinOp) Process(port int, c *types.Chunk, out Emitter) error {
 	return o.flush(out)
 }
 
-// matchless reports whether a row can have no partner because of a NULL.
-func (o *asofJoinOp) matchless(port int, c *types.Chunk, r int) bool {
-	if c.Cols[o.at[port]].IsNull(r) {
-		return true
-	}
-	safe := o.node.AsofJoin.NullSafe
-	for k, p := range o.keys[port] {
-		if (k >= len(safe) || !safe[k]) && c.Cols[p].IsNull(r) {
-			return true
-		}
-	}
-	return false
-}
-
-// unmatched emits a left row of the input that has no match.
-func (o *asofJoinOp) unmatched(c *types.Chunk, r int, w int64, out Emitter) error {
-	for k, v := range o.out.Cols {
-		if k < o.width {
-			v.Append(c.Cols[k], r)
-		} else {
-			v.AppendNull()
-		}
-	}
-	return o.push(w, out)
-}
-
 // emit emits a left row with its match. Strings of the output are views into both.
 func (o *asofJoinOp) emit(left, right []byte, matched bool, w int64, out Emitter) error {
 	if !matched && !o.outer {
 		return nil
 	}
-	if _, err := types.DecodeRows(viewString(left), 1, o.out.Cols[:o.width]); err != nil {
+	if _, err := types.DecodeRows(viewString(left), 1, o.columns(o.out.c, 0)); err != nil {
 		return err
 	}
 	if matched {
-		if _, err := types.DecodeRows(viewString(right), 1, o.out.Cols[o.width:]); err != nil {
+		if _, err := types.DecodeRows(viewString(right), 1, o.columns(o.out.c, 1)); err != nil {
 			return err
 		}
 	} else {
-		for _, v := range o.out.Cols[o.width:] {
+		for _, v := range o.columns(o.out.c, 1) {
 			v.AppendNull()
 		}
 	}
@@ -154,24 +122,16 @@ func (o *asofJoinOp) emit(left, right []byte, matched bool, w int64, out Emitter
 }
 
 func (o *asofJoinOp) push(w int64, out Emitter) error {
-	o.out.PushWeight(w)
-	if o.out.N < types.MaxChunkRows {
-		return nil
-	}
-	if err := o.cancelled(); err != nil {
+	if err := o.out.push(w, out); err != nil || o.out.c.N > 0 {
 		return err
 	}
-	return o.flush(out)
+	o.read = arena{} // strings may be kept, so that its blocks are not used again
+	return o.cancelled()
 }
 
 func (o *asofJoinOp) flush(out Emitter) error {
-	if o.out.N == 0 {
-		return nil
-	}
-	o.view = types.Chunk{N: o.out.N, Weights: o.out.Weights, Cols: pick(o.view.Cols, o.out, o.output)}
-	err := out.Emit(&o.view)
-	o.out.Reset()
-	o.read = arena{} // strings may be kept, so that its blocks are not used again
+	err := o.out.flush(out)
+	o.read = arena{} // see push
 	return err
 }
 
@@ -398,15 +358,5 @@ const asofChangeBytes = 40
 
 // account tells the budget what the collected changes take.
 func (o *asofJoinOp) account() {
-	n := o.bytes.bytes() + int64(cap(o.changes[0])+cap(o.changes[1]))*asofChangeBytes
-	o.ctx.Budget.Add(n - o.reported)
-	o.reported = n
-}
-
-func (o *asofJoinOp) Close() error {
-	if o.ctx != nil {
-		o.ctx.Budget.Add(-o.reported)
-		o.reported = 0
-	}
-	return nil
+	o.report(o.bytes.bytes() + int64(cap(o.changes[0])+cap(o.changes[1]))*asofChangeBytes)
 }

@@ -13,7 +13,9 @@ const cancelPollRows = 4096
 
 // outBuf collects output rows into chunks of at most types.MaxChunkRows and lends each to the emitter when it is full.
 type outBuf struct {
-	c *types.Chunk
+	c     *types.Chunk
+	cols  []int // those that are emitted; nil: all
+	shown types.Chunk
 }
 
 func newOutBuf(ts []types.Type) *outBuf { return &outBuf{c: types.NewChunk(ts)} }
@@ -31,7 +33,12 @@ func (b *outBuf) flush(out Emitter) error {
 	if b.c.N == 0 {
 		return nil
 	}
-	err := out.Emit(b.c)
+	shown := b.c
+	if b.cols != nil {
+		b.shown = types.Chunk{N: b.c.N, Weights: b.c.Weights, Cols: pick(b.shown.Cols, b.c, b.cols)}
+		shown = &b.shown
+	}
+	err := out.Emit(shown)
 	b.c.Reset()
 	return err
 }
@@ -43,6 +50,36 @@ func pick(dst []*types.Vector, c *types.Chunk, cols []int) []*types.Vector {
 		dst = append(dst, c.Cols[p])
 	}
 	return dst
+}
+
+// hashesOf returns the hashes of columns of all physical rows of c, in the storage of dst where that suffices.
+func hashesOf(dst []uint64, c *types.Chunk, cols []int) []uint64 {
+	if cap(dst) < c.N {
+		dst = make([]uint64, max(c.N, types.MaxChunkRows))
+	}
+	types.HashRows(c, cols, dst[:c.N])
+	return dst[:c.N]
+}
+
+// strictColumns returns the key columns of a join in which NULL matches nothing.
+func strictColumns(keys []int, nullSafe []bool) []int {
+	var strict []int
+	for k, c := range keys {
+		if k >= len(nullSafe) || !nullSafe[k] {
+			strict = append(strict, c)
+		}
+	}
+	return strict
+}
+
+// anyNull reports whether row r of c is NULL in any of the columns.
+func anyNull(c *types.Chunk, cols []int, r int) bool {
+	for _, p := range cols {
+		if c.Cols[p].IsNull(r) {
+			return true
+		}
+	}
+	return false
 }
 
 // rowFailures diverts rows whose evaluation failed and returns the selection of the others.
@@ -78,6 +115,39 @@ func (f *rowFailures) divert(b *base, c *types.Chunk) ([]uint16, error) {
 		f.sel = append(f.sel, uint16(r))
 	}
 	return f.sel, nil
+}
+
+// divertLate returns the rows but those whose value in col is below mark, which are reported as late ones where tell is set. Sel and rest are the caller's.
+func divertLate(b *base, c *types.Chunk, col *types.Vector, mark int64, tell bool, sel *[]uint16, rest *types.Chunk) (*types.Chunk, error) {
+	late := false
+	for i := range c.Rows() {
+		if r := c.Row(i); col.Int[r] < mark && !col.IsNull(r) {
+			late = true
+			break
+		}
+	}
+	if !late {
+		return c, nil
+	}
+	if *sel == nil {
+		*sel = make([]uint16, 0, types.MaxChunkRows)
+	}
+	*sel = (*sel)[:0]
+	for i := range c.Rows() {
+		r := c.Row(i)
+		if col.IsNull(r) || col.Int[r] >= mark {
+			*sel = append(*sel, uint16(r))
+			continue
+		}
+		if !tell {
+			continue
+		}
+		if err := b.ctx.Errors.Late(b.node, c, r); err != nil {
+			return nil, err
+		}
+	}
+	*rest = types.Chunk{Cols: c.Cols, N: c.N, Sel: *sel, Weights: c.Weights}
+	return rest, nil
 }
 
 // byteReader reads the operators' state encodings; after a failure bad is set and reads return zeros.

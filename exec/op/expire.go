@@ -74,12 +74,10 @@ func (o *expireOp) Process(_ int, c *types.Chunk, out Emitter) error {
 	if n == 0 {
 		return nil
 	}
-	if cap(o.hash) < c.N {
-		o.hash, o.weights = make([]uint64, max(c.N, types.MaxChunkRows)), make([]int64, max(c.N, types.MaxChunkRows))
-		o.sel = make([]uint16, 0, max(c.N, types.MaxChunkRows))
+	o.hash, o.sel = hashesOf(o.hash, c, o.node.Expire.Spread), o.sel[:0]
+	if len(o.weights) < c.N {
+		o.weights = make([]int64, max(c.N, types.MaxChunkRows))
 	}
-	o.hash, o.sel = o.hash[:c.N], o.sel[:0]
-	types.HashRows(c, o.node.Expire.Spread, o.hash)
 	o.group = pick(o.group, c, o.node.Expire.GroupBy)
 	due := after(o.ctx.time(o.now), o.node.Expire.TTL)
 	same := true
@@ -114,12 +112,8 @@ func (o *expireOp) take(c *types.Chunk, r int, kg uint16, due int64) (shown int6
 	o.key = types.AppendRow(o.key, c.Cols, r)
 	var old dueCount
 	if !o.added {
-		v, ok, err := o.rows.get(kg, o.key)
-		if err != nil {
+		if old, err = o.get(&o.rows, kg, o.key, !o.node.Expire.Groups); err != nil {
 			return 0, err
-		}
-		if ok && !old.decode(v, !o.node.Expire.Groups) {
-			return 0, errCorruptState(o.node)
 		}
 	}
 	is := dueCount{due: due, n: old.n + c.Weight(r)}
@@ -144,13 +138,9 @@ func (o *expireOp) take(c *types.Chunk, r int, kg uint16, due int64) (shown int6
 
 // changed notes that rows of a group came or went.
 func (o *expireOp) changed(kg uint16, group []byte, due, rows int64) error {
-	v, ok, err := o.units.get(kg, group)
+	old, err := o.get(&o.units, kg, group, true)
 	if err != nil {
 		return err
-	}
-	var old dueCount
-	if ok && !old.decode(v, true) {
-		return errCorruptState(o.node)
 	}
 	is := dueCount{due: due, n: old.n + rows}
 	if is.n == 0 {
@@ -180,6 +170,15 @@ func (o *expireOp) move(kg uint16, name []byte, old, is dueCount) error {
 		return o.queue.put(kg, is.due, name, nil)
 	}
 	return nil
+}
+
+// get returns the value of a row or group, zero when it is not there.
+func (o *expireOp) get(t *table, kg uint16, key []byte, timed bool) (d dueCount, err error) {
+	v, ok, err := t.get(kg, key)
+	if err == nil && ok && !d.decode(v, timed) {
+		err = errCorruptState(o.node)
+	}
+	return d, err
 }
 
 // dueCount is the value of a row or group: how often it is there, and until when.
@@ -233,15 +232,8 @@ func (o *expireOp) Barrier(b checkpoint.Barrier, out Emitter) error {
 }
 
 func (o *expireOp) count(kg uint16, key []byte) (int64, error) {
-	v, ok, err := o.rows.get(kg, key)
-	if err != nil || !ok {
-		return 0, err
-	}
-	var d dueCount
-	if !d.decode(v, !o.node.Expire.Groups) {
-		return 0, errCorruptState(o.node)
-	}
-	return d.n, nil
+	d, err := o.get(&o.rows, kg, key, !o.node.Expire.Groups)
+	return d.n, err
 }
 
 // drop takes back a row, whose key in state begins with that of its group, of some length.

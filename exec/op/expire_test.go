@@ -164,14 +164,13 @@ func TestAggExpires(t *testing.T) {
 		in := input([]int{0}, schema("id", types.Int4, "k", key, "v", types.Int4))
 		in.AppendOnly = true
 		node := &plan.Node{
-			ID: 32, Kind: plan.KindAgg, Inputs: []*plan.Node{in}, Key: []int{0}, Schema: schema("k", key, "n", types.Int8, "d", types.Int8, "list", types.Text),
+			ID: 32, Kind: plan.KindAgg, Inputs: []*plan.Node{in}, Key: []int{0}, Schema: schema("k", key, "n", types.Int8, "d", types.Int8, "m", types.Int4),
 			Agg: &plan.Agg{GroupBy: []int{1}, OnClose: -1, TTL: testTTL, Calls: []plan.AggCall{
 				{Func: "count(*)", Filter: -1, Type: types.Int8},
 				{Func: `count("any")`, Args: []int{2}, Distinct: true, Filter: -1, Type: types.Int8},
 				{Func: "max(integer)", Args: []int{2}, Filter: -1, Type: types.Int4},
 			}},
 		}
-		node.Schema = schema("k", key, "n", types.Int8, "d", types.Int8, "m", types.Int4)
 		optest.Run(t, optest.Spec{
 			Node: node, Route: [][]int{{1}}, NoOracle: true, Lib: functions.Builtins(),
 			Epochs: []optest.Epoch{

@@ -56,24 +56,7 @@ func (g *groupClosing) dropLate(c *types.Chunk) (*types.Chunk, error) {
 	if !g.on || !g.marked {
 		return c, nil
 	}
-	col := c.Cols[g.column]
-	if g.sel == nil {
-		g.sel = make([]uint16, 0, types.MaxChunkRows)
-	}
-	g.sel = g.sel[:0]
-	for i := range c.Rows() {
-		r := c.Row(i)
-		if col.IsNull(r) || col.Int[r] >= g.mark {
-			g.sel = append(g.sel, uint16(r))
-		} else if err := g.b.ctx.Errors.Late(g.b.node, c, r); err != nil {
-			return nil, err
-		}
-	}
-	if len(g.sel) == c.Rows() {
-		return c, nil
-	}
-	g.rest = types.Chunk{Cols: c.Cols, N: c.N, Sel: g.sel, Weights: c.Weights}
-	return &g.rest, nil
+	return divertLate(g.b, c, c.Cols[g.column], g.mark, true, &g.sel, &g.rest)
 }
 
 // list notes the group that row r belongs to; group is its part of the state key.

@@ -1,6 +1,8 @@
 package op
 
 import (
+	"cmp"
+	"math"
 	"slices"
 	"sync/atomic"
 
@@ -31,7 +33,7 @@ const (
 // hotKeys counts the matches of a join's keys with long chains. When there are too many, those with the shortest chains give way.
 type hotKeys struct {
 	of      map[uint64]*hotKey // by the key's hash
-	least   int64              // rows of the shortest chain, once the map is full
+	least   int64              // once the map was full: no chain is shorter
 	changed bool
 	shown   atomic.Pointer[[]HotKey]
 }
@@ -64,21 +66,20 @@ func (h *hotKeys) admit(hash uint64, longest int64) *hotKey {
 		if longest <= h.least {
 			return nil
 		}
-		var out uint64
-		first := true
+		var shortest uint64
+		h.least = math.MaxInt64
 		for x, k := range h.of {
-			if first || k.longest < h.of[out].longest {
-				out, first = x, false
+			if k.longest < h.least {
+				shortest, h.least = x, k.longest
 			}
 		}
-		delete(h.of, out)
+		if longest <= h.least {
+			return nil
+		}
+		delete(h.of, shortest)
 	}
 	k := &hotKey{longest: longest}
 	h.of[hash] = k
-	h.least = longest
-	for _, x := range h.of {
-		h.least = min(h.least, x.longest)
-	}
 	return k
 }
 
@@ -92,26 +93,9 @@ func (h *hotKeys) publish() {
 	for _, k := range h.of {
 		list = append(list, k.HotKey)
 	}
-	SortHotKeys(list)
+	slices.SortFunc(list, func(a, b HotKey) int { return cmp.Or(cmp.Compare(b.Matches, a.Matches), cmp.Compare(a.Key, b.Key)) })
 	list = slices.Clip(list[:min(len(list), hotKeysShown)])
 	h.shown.Store(&list)
-}
-
-// SortHotKeys puts the keys with the most matches first.
-func SortHotKeys(list []HotKey) {
-	slices.SortFunc(list, func(a, b HotKey) int {
-		switch {
-		case a.Matches != b.Matches && a.Matches > b.Matches:
-			return -1
-		case a.Matches != b.Matches:
-			return 1
-		case a.Key < b.Key:
-			return -1
-		case a.Key > b.Key:
-			return 1
-		}
-		return 0
-	})
 }
 
 // keyText is the key of row r of the chunk in work.

@@ -1,8 +1,6 @@
 package op
 
 import (
-	"slices"
-
 	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/sql/expr"
@@ -17,6 +15,7 @@ import (
 // count; a row's later changes are passed on at once while that is so.
 type joinOp struct {
 	base
+	joinPairs
 	keys     [2][]int
 	keyTypes []types.Type
 	shows    [2]showMode
@@ -24,13 +23,10 @@ type joinOp struct {
 	search   [2]bool // rows may come that are there already
 	closing  joinClosing
 	expiry   joinExpiry
-	residual *expr.Program // with the range
-	rng      *joinRange    // nil for none
-	tally    [2]bool       // matches are counted for each row of the side
-	perRow   bool          // for any
-	never    [2][]int      // columns in which NULL matches nothing
-	width    [2]int
-	output   []int
+	rng      *joinRange // nil for none; its condition is a part of residual
+	tally    [2]bool    // matches are counted for each row of the side
+	perRow   bool       // for any
+	never    [2][]int   // columns in which NULL matches nothing
 	st       joinState
 	hot      hotKeys
 
@@ -47,18 +43,11 @@ type joinOp struct {
 	dense types.Chunk
 	buf   []byte
 
-	cand     *types.Chunk // candidate pairs, left then right columns
-	own      []uint16     // per candidate the row of the chunk in work
-	ownRow   []uint32     // and the kept rows
+	ownRow   []uint32 // per candidate the kept rows
 	otherRow []uint32
-	src      *types.Chunk
-	srcSide  int
-	failures rowFailures
-	pass     []uint16
-	pads     [2]*types.Chunk
-	out      types.Chunk
+	pads     [2]*outBuf
 	marks    mergedMarks
-	pend     []Watermark
+	pend     groupMarks
 }
 
 var (
@@ -80,15 +69,12 @@ func (o *joinOp) Open(ctx *Context) error {
 	j := o.node.Join
 	o.keys = [2][]int{j.LeftKeys, j.RightKeys}
 	for i := range 2 {
-		o.width[i] = len(ctx.InputTypes[i])
 		in := o.node.Inputs[i]
 		o.search[i] = !ctx.OneShot && !(in.AppendOnly && in.Key != nil)
-		o.pads[i] = types.NewChunk(append(append([]types.Type{}, ctx.InputTypes[0]...), ctx.InputTypes[1]...))
 	}
 	for _, k := range j.LeftKeys {
 		o.keyTypes = append(o.keyTypes, ctx.InputTypes[0][k])
 	}
-	o.cand = types.NewChunk(append(append([]types.Type{}, ctx.InputTypes[0]...), ctx.InputTypes[1]...))
 	o.pairs = true
 	switch j.Type {
 	case plan.Left:
@@ -102,12 +88,9 @@ func (o *joinOp) Open(ctx *Context) error {
 	case plan.Anti:
 		o.shows[0], o.pairs = showUnmatched, false
 	}
-	o.output = j.Output
-	if o.output == nil {
-		o.output = identity(o.width[0] + o.width[1])
-		if !o.pairs {
-			o.output = identity(o.width[0])
-		}
+	output := j.Output
+	if output == nil && !o.pairs {
+		output = identity(len(ctx.InputTypes[0]))
 	}
 	cond := j.Residual
 	if j.Range != nil {
@@ -116,11 +99,13 @@ func (o *joinOp) Open(ctx *Context) error {
 			cond = &expr.Expr{Kind: expr.And, Type: types.Bool, Args: []*expr.Expr{cond, j.Residual}, Pos: -1}
 		}
 	}
-	if cond != nil {
-		var err error
-		if o.residual, err = expr.Compile(cond, ctx.Lib); err != nil {
-			return err
-		}
+	all, err := o.openPairs(ctx, output, cond)
+	if err != nil {
+		return err
+	}
+	for i := range o.pads {
+		o.pads[i] = newOutBuf(all)
+		o.pads[i].cols = o.output
 	}
 	o.epoch = 1
 	o.marks.ports = 2
@@ -129,11 +114,7 @@ func (o *joinOp) Open(ctx *Context) error {
 	for i := range 2 {
 		o.tally[i] = cond != nil && (o.shows[i] != showNever || o.closing.pads[i] || o.expiry.pads[i])
 		o.perRow = o.perRow || o.tally[i]
-		for k, c := range o.keys[i] {
-			if k >= len(j.NullSafe) || !j.NullSafe[k] {
-				o.never[i] = append(o.never[i], c)
-			}
-		}
+		o.never[i] = strictColumns(o.keys[i], j.NullSafe)
 		if o.rng != nil {
 			o.never[i] = append(o.never[i], o.rng.never[i]...)
 		}
@@ -141,7 +122,6 @@ func (o *joinOp) Open(ctx *Context) error {
 	o.st = joinState{o: o, complete: true}
 	o.st.reset()
 	for i := range 2 {
-		var err error
 		if o.st.tables[i], err = openTable(ctx, o.node, uint32(i), stagedMode); err != nil {
 			return err
 		}
@@ -199,8 +179,7 @@ func (o *joinOp) Process(port int, c *types.Chunk, out Emitter) error {
 			if port != j.Side {
 				cols = inputKey(o.node, port, o.width[port])
 			}
-			o.spread = slices.Grow(o.spread[:0], c.N)[:c.N]
-			types.HashRows(c, cols, o.spread)
+			o.spread = hashesOf(o.spread, c, cols)
 		}
 		if err := t.lookup(c, o.keys[port], t.hashes(c, o.keys[port]), grp, o.added); err != nil {
 			return err
@@ -218,7 +197,7 @@ func (o *joinOp) Process(port int, c *types.Chunk, out Emitter) error {
 		}
 		if o.chunks++; o.chunks%relieveChunks == 0 && o.st.tables[0].part != nil && o.evictable() {
 			o.st.account()
-			o.relieve(o.st.reported)
+			o.relieve(o.reported)
 		}
 	}
 	return o.flushPads(out)
@@ -239,16 +218,12 @@ func (o *joinOp) dropNulls(port int, c *types.Chunk, out Emitter) (*types.Chunk,
 	}
 	for i := range c.Rows() {
 		r := c.Row(i)
-		null := false
-		for _, p := range o.never[port] {
-			null = null || c.Cols[p].IsNull(r)
-		}
-		if !null {
+		if !anyNull(c, o.never[port], r) {
 			o.sel = append(o.sel, uint16(r))
 			continue
 		}
 		if o.shows[port] == showUnmatched || o.closing.pads[port] || o.expiry.pads[port] {
-			if err := o.pad(port, c, r, c.Weight(r), out); err != nil {
+			if err := o.padChunkRow(port, c, r, c.Weight(r), out); err != nil {
 				return nil, err
 			}
 		}
@@ -301,7 +276,7 @@ func (o *joinOp) apply(g uint32, c *types.Chunk, r int, out Emitter) error {
 	st.changed(i, row)
 	words[joinCount+side] += uint64(w)
 	if words[joinFlags]&(keyShown<<side) != 0 || row.flags&rowShown != 0 {
-		if err := o.pad(side, c, r, w, out); err != nil {
+		if err := o.padChunkRow(side, c, r, w, out); err != nil {
 			return err
 		}
 	}
@@ -330,10 +305,7 @@ func (o *joinOp) probe(g uint32, words []uint64, r int, own uint32, out Emitter)
 	if st.row(own).flags&rowNew != 0 {
 		tag |= newRow
 	}
-	cols := o.cand.Cols[:o.width[0]]
-	if other == 1 {
-		cols = o.cand.Cols[o.width[0]:]
-	}
+	cols := o.columns(o.cand, other)
 	if half(words[joinLength], other) >= hotChain && len(o.keys[0]) > 0 && !o.ctx.OneShot {
 		o.hot.met(o, words, r)
 	}
@@ -358,74 +330,42 @@ func (o *joinOp) propose(i uint32, e *joinRow, r int, tag uint32, cols []*types.
 	if _, err := types.DecodeRows(viewString(o.st.bytes(e)), 1, cols); err != nil {
 		return err
 	}
-	o.own = append(o.own, uint16(r))
 	o.ownRow = append(o.ownRow, tag)
 	o.otherRow = append(o.otherRow, i)
-	if o.cand.N++; o.cand.N < types.MaxChunkRows {
-		return nil
+	if o.paired(r) {
+		return o.flushCandidates(out)
 	}
-	if err := o.cancelled(); err != nil {
-		return err
-	}
-	return o.flushCandidates(out)
+	return nil
 }
 
 // flushCandidates completes the candidate pairs, tests the residual condition and emits those that pass.
 func (o *joinOp) flushCandidates(out Emitter) error {
-	n := o.cand.N
-	if n == 0 {
+	if o.cand.N == 0 {
 		return nil
 	}
-	ownCols := o.cand.Cols[:o.width[0]]
-	if o.srcSide == 1 {
-		ownCols = o.cand.Cols[o.width[0]:]
-	}
-	for k, v := range ownCols {
-		v.AppendGather(o.src.Cols[k], o.own)
-	}
-	weights := o.cand.Weights[:0]
-	plain := true
 	for i, e := range o.otherRow {
-		w := o.src.Weight(int(o.own[i])) * o.st.row(e).count
-		weights = append(weights, w)
-		plain = plain && w == 1
+		o.weights = append(o.weights, o.src.Weight(int(o.own[i]))*o.st.row(e).count)
 	}
-	o.cand.Weights = weights
-	view := types.Chunk{Cols: o.cand.Cols, N: n, Weights: weights}
-	if plain {
-		view.Weights = nil
+	if err := o.complete(&o.base); err != nil {
+		return err
 	}
 	if o.residual != nil {
-		o.failures.errs.Reset()
-		sel, err := o.residual.Filter(&view, o.ctx.Env, &o.failures.errs, o.pass)
-		if err != nil {
-			return err
-		}
-		o.pass = sel
-		if _, err := o.failures.divert(&o.base, &view); err != nil {
+		if err := o.test(&o.base); err != nil {
 			return err
 		}
 		if o.perRow {
-			for _, i := range sel {
+			for _, i := range o.pass {
 				o.countMatch(int(i))
 			}
 		}
-		view.Sel = o.visible(sel, weights)
+		o.pass = o.visible(o.pass, o.weights)
 	}
 	var err error
-	if o.pairs && (o.residual == nil || len(view.Sel) > 0) {
-		if len(view.Sel) == n {
-			view.Sel = nil
-		}
-		o.out = view
-		o.out.Cols = pick(o.out.Cols[:0:0], &view, o.output)
-		err = out.Emit(&o.out)
+	if o.pairs {
+		err = o.emit(out)
 	}
-	for _, v := range o.cand.Cols {
-		v.Reset()
-	}
-	o.cand.N = 0
-	o.own, o.ownRow, o.otherRow = o.own[:0], o.ownRow[:0], o.otherRow[:0]
+	o.clear()
+	o.ownRow, o.otherRow = o.ownRow[:0], o.otherRow[:0]
 	return err
 }
 
@@ -455,67 +395,39 @@ func (o *joinOp) countMatch(i int) {
 	}
 }
 
-// pad puts a row of one side, NULLs for the other, into the output.
-func (o *joinOp) pad(side int, c *types.Chunk, r int, w int64, out Emitter) error {
+// padChunkRow puts row r of a side's chunk, NULLs for the other, into the output.
+func (o *joinOp) padChunkRow(side int, c *types.Chunk, r int, w int64, out Emitter) error {
 	p := o.pads[side]
-	mine, null := p.Cols[:o.width[0]], p.Cols[o.width[0]:]
-	if side == 1 {
-		mine, null = null, mine
-	}
-	for k, v := range mine {
-		v.Append(c.Cols[k], r)
-	}
-	for _, v := range null {
-		v.AppendNull()
-	}
+	o.pad(p.c, side, c, r)
 	return o.padded(p, w, out)
 }
 
-// padRow is pad for a kept row.
+// padRow is padChunkRow for a kept row.
 func (o *joinOp) padRow(side int, row *joinRow, w int64, out Emitter) error {
 	p := o.pads[side]
-	mine, null := p.Cols[:o.width[0]], p.Cols[o.width[0]:]
-	if side == 1 {
-		mine, null = null, mine
-	}
-	if _, err := types.DecodeRows(viewString(o.st.bytes(row)), 1, mine); err != nil {
+	if _, err := types.DecodeRows(viewString(o.st.bytes(row)), 1, o.columns(p.c, side)); err != nil {
 		return err
 	}
-	for _, v := range null {
+	for _, v := range o.columns(p.c, 1-side) {
 		v.AppendNull()
 	}
 	return o.padded(p, w, out)
 }
 
-func (o *joinOp) padded(p *types.Chunk, w int64, out Emitter) error {
-	p.PushWeight(w)
-	if p.N < types.MaxChunkRows {
-		return nil
-	}
-	if err := o.cancelled(); err != nil {
+func (o *joinOp) padded(p *outBuf, w int64, out Emitter) error {
+	if err := p.push(w, out); err != nil || p.c.N > 0 {
 		return err
 	}
-	return o.flushPad(p, out)
+	return o.cancelled()
 }
 
 func (o *joinOp) flushPads(out Emitter) error {
 	for _, p := range o.pads {
-		if err := o.flushPad(p, out); err != nil {
+		if err := p.flush(out); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (o *joinOp) flushPad(p *types.Chunk, out Emitter) error {
-	if p.N == 0 {
-		return nil
-	}
-	view := types.Chunk{N: p.N, Weights: p.Weights}
-	view.Cols = pick(nil, p, o.output)
-	err := out.Emit(&view)
-	p.Reset()
-	return err
 }
 
 // bury removes rows whose count has come to 0.
@@ -541,10 +453,7 @@ func (o *joinOp) Watermark(port int, w Watermark, _ Emitter) error {
 	o.closing.watermark(port, w)
 	o.expiry.watermark(port, w)
 	for i, p := range o.output {
-		side := 0
-		if p >= o.width[0] {
-			side, p = 1, p-o.width[0]
-		}
+		side, p := o.origin(p)
 		k := keyIndex(o.keys[side], p)
 		if k >= 0 {
 			// Rows of the other side bring old rows of this one back into the output: the smaller watermark of the key holds.
@@ -552,7 +461,7 @@ func (o *joinOp) Watermark(port int, w Watermark, _ Emitter) error {
 				continue
 			}
 			if v, ok := o.marks.merge(port, i, w.Value); ok {
-				o.pend = append(o.pend, Watermark{Column: i, Value: v})
+				o.pend.set(Watermark{Column: i, Value: v})
 			}
 			continue
 		}
@@ -560,7 +469,7 @@ func (o *joinOp) Watermark(port int, w Watermark, _ Emitter) error {
 			continue // kept rows come back into the output
 		}
 		if side == port && p == w.Column && keyIndex(o.node.WatermarkCols, i) >= 0 {
-			o.pend = append(o.pend, Watermark{Column: i, Value: w.Value})
+			o.pend.set(Watermark{Column: i, Value: w.Value})
 		}
 	}
 	return nil
@@ -595,12 +504,9 @@ func (o *joinOp) Barrier(b checkpoint.Barrier, out Emitter) error {
 	if err := o.flushPads(out); err != nil {
 		return err
 	}
-	for _, w := range o.pend {
-		if err := out.EmitWatermark(w); err != nil {
-			return err
-		}
+	if err := o.pend.emit(out); err != nil {
+		return err
 	}
-	o.pend = o.pend[:0]
 	if err := o.expiry.promise(out); err != nil {
 		return err
 	}
@@ -684,14 +590,6 @@ func (o *joinOp) showChanges(out Emitter) error {
 				n = r.next
 			}
 		}
-	}
-	return nil
-}
-
-func (o *joinOp) Close() error {
-	if o.ctx != nil {
-		o.ctx.Budget.Add(-o.st.reported)
-		o.st.reported = 0
 	}
 	return nil
 }

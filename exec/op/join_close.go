@@ -84,9 +84,7 @@ func (j *joinClosing) watermark(port int, w Watermark) {
 	if !j.on || j.o.keys[port][j.key] != w.Column {
 		return
 	}
-	if m := &j.marks[port]; !m.seen || m.value < w.Value {
-		*m = portMark{value: w.Value, seen: true}
-	}
+	j.marks[port].raise(w.Value)
 	if !j.marks[1-port].seen {
 		return
 	}
@@ -98,39 +96,6 @@ func (j *joinClosing) watermark(port int, w Watermark) {
 // dropLate diverts rows of windows that have closed.
 func (j *joinClosing) dropLate(port int, c *types.Chunk) (*types.Chunk, error) {
 	return divertLate(&j.o.base, c, c.Cols[j.o.keys[port][j.key]], j.mark, true, &j.sel, &j.rest)
-}
-
-// divertLate returns the rows but those whose value in col is below mark, which are reported as late ones where tell is set. Sel and rest are the caller's.
-func divertLate(b *base, c *types.Chunk, col *types.Vector, mark int64, tell bool, sel *[]uint16, rest *types.Chunk) (*types.Chunk, error) {
-	late := false
-	for i := range c.Rows() {
-		if r := c.Row(i); col.Int[r] < mark && !col.IsNull(r) {
-			late = true
-			break
-		}
-	}
-	if !late {
-		return c, nil
-	}
-	if *sel == nil {
-		*sel = make([]uint16, 0, types.MaxChunkRows)
-	}
-	*sel = (*sel)[:0]
-	for i := range c.Rows() {
-		r := c.Row(i)
-		if col.IsNull(r) || col.Int[r] >= mark {
-			*sel = append(*sel, uint16(r))
-			continue
-		}
-		if !tell {
-			continue
-		}
-		if err := b.ctx.Errors.Late(b.node, c, r); err != nil {
-			return nil, err
-		}
-	}
-	*rest = types.Chunk{Cols: c.Cols, N: c.N, Sel: *sel, Weights: c.Weights}
-	return rest, nil
 }
 
 // close pads and drops the keys of the windows that the watermarks have passed since the last barrier.
@@ -186,29 +151,6 @@ func (j *joinClosing) closeKey(g uint32, words []uint64, out Emitter) error {
 		}
 	}
 	st.groups.drop(g)
-	return nil
-}
-
-// forget removes a row of a key that goes as a whole.
-func (s *joinState) forget(i uint32, r *joinRow, words []uint64) error {
-	side := int(r.flags & rowSide)
-	if r.flags&rowStored != 0 {
-		k := s.stateKey(words, r)
-		if err := s.tables[side].remove(s.keyGroup(words, r), k); err != nil {
-			return err
-		}
-	}
-	if r.flags&rowIndexed != 0 {
-		if h := rowHashOf(r.group, side, s.bytes(r)); s.index[h] == i {
-			delete(s.index, h)
-		}
-	}
-	if r.count < 0 {
-		s.negative--
-	}
-	s.rows.drop(int(r.n))
-	*r = joinRow{}
-	s.free = append(s.free, i)
 	return nil
 }
 

@@ -65,14 +65,6 @@ func (j *joinExpiry) open(ctx *Context) error {
 	return nil
 }
 
-func (m *portMark) raise(v int64) bool {
-	if m.seen && m.value >= v {
-		return false
-	}
-	*m = portMark{value: v, seen: true}
-	return true
-}
-
 func (j *joinExpiry) save() error {
 	if !j.on {
 		return nil
@@ -169,9 +161,6 @@ func (j *joinExpiry) drop(side int, i uint32, out Emitter) error {
 	}
 	g, words := row.group, st.groups.row(row.group)
 	words[joinCount+side] -= uint64(row.count)
-	if row.count < 0 {
-		st.negative--
-	}
 	if err := st.remove(i); err != nil {
 		return err
 	}
@@ -187,10 +176,7 @@ func (j *joinExpiry) promise(out Emitter) error {
 		return nil
 	}
 	for i, p := range j.o.output {
-		side := 0
-		if p >= j.o.width[0] {
-			side, p = 1, p-j.o.width[0]
-		}
+		side, p := j.o.origin(p)
 		if p != j.column[side] || keyIndex(j.o.keys[side], p) >= 0 || keyIndex(j.o.node.WatermarkCols, i) < 0 {
 			continue
 		}

@@ -15,49 +15,6 @@ import (
 	"github.com/streamdb/streamdb/types"
 )
 
-// pairs joins row by row: match tells which rows of the left and right input do.
-func pairs(typ plan.JoinType, schema types.Schema, match func(l, r *types.Chunk, i, j int) bool) func(in []*types.Chunk) (*types.Chunk, error) {
-	return func(in []*types.Chunk) (*types.Chunk, error) {
-		l, r := in[0], in[1]
-		out := types.NewChunk(schema.Types())
-		add := func(i, j int) {
-			for k, v := range out.Cols {
-				switch {
-				case k < len(l.Cols) && i >= 0:
-					v.Append(l.Cols[k], i)
-				case k >= len(l.Cols) && j >= 0:
-					v.Append(r.Cols[k-len(l.Cols)], j)
-				default:
-					v.AppendNull()
-				}
-			}
-			out.PushWeight(1)
-		}
-		matched := make([]bool, r.N)
-		for i := range l.N {
-			hit := false
-			for j := range r.N {
-				if !match(l, r, i, j) {
-					continue
-				}
-				hit, matched[j] = true, true
-				if typ != plan.Semi && typ != plan.Anti {
-					add(i, j)
-				}
-			}
-			if hit && typ == plan.Semi || !hit && (typ == plan.Left || typ == plan.Full || typ == plan.Anti) {
-				add(i, -1)
-			}
-		}
-		for j := range r.N {
-			if !matched[j] && (typ == plan.Right || typ == plan.Full) {
-				add(-1, j)
-			}
-		}
-		return out, nil
-	}
-}
-
 // rangeCase is a range condition over rows (id, k, a, b) of both sides, and what it says of values.
 type rangeCase struct {
 	name  string

@@ -70,7 +70,6 @@ type joinState struct {
 	complete bool
 	stored   [2]state.KeyFilter // hashes of the keys with stored rows, while not all keys are in memory
 	unsaved  []uint32
-	reported int64
 	key, val []byte
 }
 
@@ -191,18 +190,6 @@ func (s *joinState) remove(i uint32) error {
 	r := s.row(i)
 	side := int(r.flags & rowSide)
 	words := s.groups.row(r.group)
-	if r.flags&rowStored != 0 {
-		k := s.stateKey(words, r)
-		if err := s.tables[side].remove(s.keyGroup(words, r), k); err != nil {
-			return err
-		}
-	}
-	if r.flags&rowIndexed != 0 {
-		h := rowHashOf(r.group, side, s.bytes(r))
-		if s.index[h] == i {
-			delete(s.index, h)
-		}
-	}
 	if s.o.rng != nil {
 		if err := s.o.expiry.removed(i, r); err != nil {
 			return err
@@ -225,6 +212,26 @@ func (s *joinState) remove(i uint32) error {
 		s.row(head - 1).prev = r.prev
 	}
 	setHalf(&words[joinLength], side, half(words[joinLength], side)-1)
+	return s.forget(i, r, words)
+}
+
+// forget is remove for a row whose chain goes as a whole, or was taken out of it.
+func (s *joinState) forget(i uint32, r *joinRow, words []uint64) error {
+	side := int(r.flags & rowSide)
+	if r.flags&rowStored != 0 {
+		k := s.stateKey(words, r)
+		if err := s.tables[side].remove(s.keyGroup(words, r), k); err != nil {
+			return err
+		}
+	}
+	if r.flags&rowIndexed != 0 {
+		if h := rowHashOf(r.group, side, s.bytes(r)); s.index[h] == i {
+			delete(s.index, h)
+		}
+	}
+	if r.count < 0 {
+		s.negative--
+	}
 	s.rows.drop(int(r.n))
 	*r = joinRow{}
 	s.free = append(s.free, i)
@@ -453,8 +460,7 @@ func (s *joinState) account() {
 	if s.o.rng != nil {
 		n += s.o.rng.bytes() + s.o.expiry.bytes()
 	}
-	s.o.ctx.Budget.Add(n - s.reported)
-	s.reported = n
+	s.o.report(n)
 }
 
 // compact rewrites the row bytes when more than half of them is garbage.

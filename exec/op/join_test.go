@@ -76,8 +76,8 @@ func TestJoinSelfOverDuplicates(t *testing.T) {
 
 var joinTypes = []plan.JoinType{plan.Inner, plan.Left, plan.Right, plan.Full, plan.Semi, plan.Anti}
 
-// naiveJoin joins row by row; residual compares the value columns.
-func naiveJoin(typ plan.JoinType, residual, cross bool, schema types.Schema) func(in []*types.Chunk) (*types.Chunk, error) {
+// pairs joins row by row: match tells which rows of the left and right input do.
+func pairs(typ plan.JoinType, schema types.Schema, match func(l, r *types.Chunk, i, j int) bool) func(in []*types.Chunk) (*types.Chunk, error) {
 	return func(in []*types.Chunk) (*types.Chunk, error) {
 		l, r := in[0], in[1]
 		out := types.NewChunk(schema.Types())
@@ -98,8 +98,7 @@ func naiveJoin(typ plan.JoinType, residual, cross bool, schema types.Schema) fun
 		for i := range l.N {
 			hit := false
 			for j := range r.N {
-				ok := cross || !l.Cols[1].IsNull(i) && !r.Cols[1].IsNull(j) && l.Cols[1].Int[i] == r.Cols[1].Int[j]
-				if !ok || residual && l.Cols[2].Int[i] >= r.Cols[2].Int[j] {
+				if !match(l, r, i, j) {
 					continue
 				}
 				hit, matched[j] = true, true
@@ -118,6 +117,14 @@ func naiveJoin(typ plan.JoinType, residual, cross bool, schema types.Schema) fun
 		}
 		return out, nil
 	}
+}
+
+// naiveJoin is pairs of rows (id, key, value) with equal keys, with residual where the left value is less too.
+func naiveJoin(typ plan.JoinType, residual, cross bool, schema types.Schema) func(in []*types.Chunk) (*types.Chunk, error) {
+	return pairs(typ, schema, func(l, r *types.Chunk, i, j int) bool {
+		same := cross || !l.Cols[1].IsNull(i) && !r.Cols[1].IsNull(j) && l.Cols[1].Int[i] == r.Cols[1].Int[j]
+		return same && (!residual || l.Cols[2].Int[i] < r.Cols[2].Int[j])
+	})
 }
 
 // history draws epochs of inserts, deletes and updates of rows (id, key or NULL, value) for the given number of ports.

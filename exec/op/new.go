@@ -60,15 +60,27 @@ func New(node *plan.Node) (Operator, error) {
 
 // base gives operators the node and context, and methods that do nothing.
 type base struct {
-	node *plan.Node
-	ctx  *Context
+	node     *plan.Node
+	ctx      *Context
+	reported int64 // bytes that the budget knows of
 }
 
 func (b *base) Watermark(int, Watermark, Emitter) error { return nil }
 
 func (b *base) Barrier(checkpoint.Barrier, Emitter) error { return nil }
 
-func (b *base) Close() error { return nil }
+func (b *base) Close() error {
+	b.report(0)
+	return nil
+}
+
+// report tells the budget how many bytes the operator holds; Close gives them back.
+func (b *base) report(bytes int64) {
+	if bytes != b.reported {
+		b.ctx.Budget.Add(bytes - b.reported)
+		b.reported = bytes
+	}
+}
 
 // cancelled reports whether the job or query is to stop.
 func (b *base) cancelled() error {

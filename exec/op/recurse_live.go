@@ -127,7 +127,7 @@ func (l *liveRecursion) input(port int, c *types.Chunk) error {
 }
 
 // settle brings the result up to date with the inputs, and calls changed for the rows that are there more or less often than before.
-func (l *liveRecursion) settle(changed func(row string, before, now int64)) error {
+func (l *liveRecursion) settle(changed func(row string, before, now int64) error) error {
 	if err := l.barrier(); err != nil {
 		return err
 	}
@@ -156,10 +156,14 @@ func (l *liveRecursion) settle(changed func(row string, before, now int64)) erro
 			}
 		}
 		if before != now {
-			changed(x.row, before, now)
+			if err := changed(x.row, before, now); err != nil {
+				return err
+			}
 		}
 		if now == 0 {
-			l.forget(x)
+			if err := l.forget(x); err != nil {
+				return err
+			}
 		}
 	}
 	l.touched = l.touched[:0]
@@ -168,16 +172,18 @@ func (l *liveRecursion) settle(changed func(row string, before, now int64)) erro
 	return nil
 }
 
-func (l *liveRecursion) forget(x *liveRow) {
+func (l *liveRecursion) forget(x *liveRow) error {
 	cols := l.out.c.Cols[:l.spec.Width]
-	if _, err := types.DecodeRows(x.row, 1, cols); err == nil {
-		l.key = l.keyOf(l.key[:0], cols, 0)
-		delete(l.rows, string(l.key))
-		l.bytes -= l.size(x, len(l.key))
+	if _, err := types.DecodeRows(x.row, 1, cols); err != nil {
+		return err
 	}
+	l.key = l.keyOf(l.key[:0], cols, 0)
+	delete(l.rows, string(l.key))
+	l.bytes -= l.size(x, len(l.key))
 	for _, v := range cols {
 		v.Reset()
 	}
+	return nil
 }
 
 // liveRowOverhead is what a row costs in memory beyond its key and its encoded values, in bytes.
@@ -400,7 +406,10 @@ func (o *recomputeOp) catchUp(into *rowDelta) error {
 			return err
 		}
 	}
-	return l.settle(func(row string, before, now int64) { into.add([]byte(row), now-before) })
+	return l.settle(func(row string, before, now int64) error {
+		into.add([]byte(row), now-before)
+		return nil
+	})
 }
 
 // inputSink feeds an input.
@@ -424,10 +433,10 @@ func (o *recomputeOp) advance() error {
 	}
 	full := types.NewChunk(o.node.Schema.Types())
 	last := len(full.Cols) - 1
-	return o.live.settle(func(row string, before, now int64) {
+	return o.live.settle(func(row string, before, now int64) error {
 		if !o.node.Recompute.Numbered {
 			o.delta.add([]byte(row), now-before)
-			return
+			return nil
 		}
 		w := int64(1)
 		if now < before {
@@ -435,13 +444,14 @@ func (o *recomputeOp) advance() error {
 		}
 		full.Reset()
 		if _, err := types.DecodeRows(row, 1, full.Cols[:last]); err != nil {
-			return
+			return err
 		}
 		for i := before; i < now; i++ {
 			full.Cols[last].Int = append(full.Cols[last].Int[:0], i+1)
 			o.key = types.AppendRow(o.key[:0], full.Cols, 0)
 			o.delta.add(o.key, w)
 		}
+		return nil
 	})
 }
 

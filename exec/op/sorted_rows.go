@@ -60,11 +60,7 @@ func (s *sortedRows) openPort(ctx *Context, node *plan.Node, number uint32, port
 
 // begin prepares for the rows of c.
 func (s *sortedRows) begin(c *types.Chunk) {
-	if cap(s.hash) < c.N {
-		s.hash = make([]uint64, max(c.N, types.MaxChunkRows))
-	}
-	s.hash = s.hash[:c.N]
-	types.HashRows(c, s.spread, s.hash)
+	s.hash = hashesOf(s.hash, c, s.spread)
 	s.vecs = pick(s.vecs, c, s.group)
 	s.tieVecs = pick(s.tieVecs, c, s.tie)
 }
@@ -216,9 +212,13 @@ func (d *rowDelta) emit(buf *outBuf, out Emitter) error {
 			return err
 		}
 	}
+	d.reset()
+	return nil
+}
+
+func (d *rowDelta) reset() {
 	d.order = d.order[:0]
 	clear(d.weight)
-	return nil
 }
 
 // groupMarks keeps watermarks on columns until the barrier.

@@ -97,11 +97,7 @@ func (o *temporalOp) Process(_ int, c *types.Chunk, out Emitter) error {
 	if good != nil {
 		in.Sel = good
 	}
-	if cap(o.hash) < c.N {
-		o.hash = make([]uint64, max(c.N, types.MaxChunkRows))
-	}
-	o.hash = o.hash[:c.N]
-	types.HashRows(c, o.tie, o.hash)
+	o.hash = hashesOf(o.hash, c, o.tie)
 	if o.sel == nil {
 		o.sel = make([]uint16, 0, types.MaxChunkRows)
 	}

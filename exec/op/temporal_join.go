@@ -7,7 +7,6 @@ import (
 
 	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/planner/plan"
-	"github.com/streamdb/streamdb/sql/expr"
 	"github.com/streamdb/streamdb/types"
 )
 
@@ -19,50 +18,39 @@ import (
 // length · encoded right row.
 type temporalJoinOp struct {
 	base
-	keys     [2][]int
-	outer    bool
-	probe    Probe
-	residual *expr.Program
-	width    int // columns of the left side
-	output   []int
-	right    table
-	brought  table
-	tie      []int
+	joinPairs
+	keys    [2][]int
+	never   [2][]int // columns in which NULL matches nothing
+	outer   bool
+	probe   Probe
+	right   table
+	brought table
+	tie     []int
 
-	forgets bool // left rows never go
-	filling bool
-	waiting []*types.Chunk // of left rows that never go
-	free    []*types.Chunk
-	delta   rowDelta // of others
-	rows    int
+	forgets bool        // left rows never go
+	waiting waitingRows // of left rows that never go
+	delta   rowDelta    // of others
 	bytes   int64
 
-	src     *types.Chunk // in work
-	leaving bool         // its rows go
+	leaving bool // the rows of the chunk in work go
 	hash    []uint64
 	spread  []uint64
-	vecs    []*types.Vector
+	values  []*types.Vector
 	ties    []*types.Vector
 	key     []byte
 	val     []byte
 	row     []byte
 	sets    []byte
 
-	cand     *types.Chunk // candidate pairs, left then right columns
-	own      []uint16     // per candidate the row of src
-	items    []temporalItem
-	kept     arena // encoded right rows of the candidates
-	matched  []bool
-	set      [][]byte // per row of src what it brings
-	numbers  []uint64
-	failures rowFailures
-	check    []uint16 // candidates whose condition is tested
-	sel      []uint16
-	pass     []uint16
-	pads     *types.Chunk
-	view     types.Chunk
-	marks    groupMarks
-	reported int64
+	items   []temporalItem // per candidate
+	kept    arena          // encoded right rows of the candidates
+	matched []bool
+	set     [][]byte // per row of src what it brings
+	numbers []uint64
+	check   []uint16 // candidates whose condition is tested again
+	sel     []uint16
+	pads    *outBuf
+	marks   groupMarks
 }
 
 var _ Operator = (*temporalJoinOp)(nil)
@@ -74,26 +62,22 @@ type temporalItem struct {
 	failed bool // leaving: the condition failed when the left row came
 }
 
-// maxFillRows is how many left rows wait for a barrier while the job is filled from relations: their epoch is known then.
-const maxFillRows = 1 << 16
-
 func (o *temporalJoinOp) Open(ctx *Context) error {
 	o.ctx = ctx
 	j := o.node.TemporalJoin
-	o.keys, o.outer, o.width = [2][]int{j.LeftKeys, j.RightKeys}, j.Type == plan.Left, len(ctx.InputTypes[0])
-	all := append(append([]types.Type{}, ctx.InputTypes[0]...), ctx.InputTypes[1]...)
-	if o.output = j.Output; o.output == nil {
-		o.output = identity(len(all))
+	o.keys, o.outer = [2][]int{j.LeftKeys, j.RightKeys}, j.Type == plan.Left
+	all, err := o.openPairs(ctx, j.Output, j.Residual)
+	if err != nil {
+		return err
 	}
-	o.cand, o.pads = types.NewChunk(all), types.NewChunk(all)
-	o.forgets, o.filling = o.node.Inputs[0].AppendOnly, ctx.Filling
-	o.tie = inputKey(o.node, 0, o.width)
-	var err error
-	if j.Residual != nil {
-		if o.residual, err = expr.Compile(j.Residual, ctx.Lib); err != nil {
-			return err
-		}
+	o.pads = newOutBuf(all)
+	o.pads.cols = o.output
+	for i := range o.keys {
+		o.never[i] = strictColumns(o.keys[i], j.NullSafe)
 	}
+	o.forgets = o.node.Inputs[0].AppendOnly
+	o.waiting.open(ctx, 0)
+	o.tie = inputKey(o.node, 0, o.width[0])
 	if j.Point != nil {
 		s := o.node.Inputs[1].Scan
 		if o.probe, err = ctx.Probe(s.Relation, s.Columns); err != nil {
@@ -114,72 +98,39 @@ func (o *temporalJoinOp) Process(port int, c *types.Chunk, out Emitter) error {
 	}
 	for i := range c.Rows() {
 		r := c.Row(i)
-		o.rows++
 		if !o.forgets {
 			o.row = types.AppendRow(o.row[:0], c.Cols, r)
 			o.delta.add(o.row, c.Weight(r))
+			o.waiting.rows++
 			o.bytes += int64(len(o.row)) + 64
 			continue
 		}
-		n := len(o.waiting)
-		if n == 0 || o.waiting[n-1].N == types.MaxChunkRows {
-			o.waiting = append(o.waiting, o.chunk())
-			n++
-		}
-		o.waiting[n-1].AppendRow(c, r, c.Weight(r))
-		o.bytes += int64(16 * o.width)
+		o.waiting.add(c, r)
+		o.bytes += int64(16 * o.width[0])
 	}
 	o.account()
-	if o.filling && !o.ctx.Live && o.rows >= maxFillRows {
+	if o.waiting.enough() {
 		return o.join(0, out)
 	}
 	return nil
 }
 
-func (o *temporalJoinOp) chunk() *types.Chunk {
-	if n := len(o.free); n > 0 {
-		c := o.free[n-1]
-		o.free = o.free[:n-1]
-		return c
-	}
-	return types.NewChunk(o.ctx.InputTypes[0])
-}
-
 // change takes changes of the right side.
 func (o *temporalJoinOp) change(c *types.Chunk) error {
 	o.hash = hashesOf(o.hash, c, o.keys[1])
-	o.vecs = pick(o.vecs, c, o.keys[1])
+	o.values = pick(o.values, c, o.keys[1])
 	for i := range c.Rows() {
 		r := c.Row(i)
-		if o.matchless(1, c, r) {
+		if anyNull(c, o.never[1], r) {
 			continue
 		}
-		o.key = types.AppendKeyRow(o.key[:0], o.vecs, r)
+		o.key = types.AppendKeyRow(o.key[:0], o.values, r)
 		o.key = types.AppendRow(o.key, c.Cols, r)
 		if err := addCount(&o.right, o.node, keyGroup(o.ctx, o.hash[r]), o.key, c.Weight(r)); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func hashesOf(dst []uint64, c *types.Chunk, cols []int) []uint64 {
-	if cap(dst) < c.N {
-		dst = make([]uint64, max(c.N, types.MaxChunkRows))
-	}
-	types.HashRows(c, cols, dst[:c.N])
-	return dst[:c.N]
-}
-
-// matchless reports whether a row can have no partner because of a NULL.
-func (o *temporalJoinOp) matchless(port int, c *types.Chunk, r int) bool {
-	safe := o.node.TemporalJoin.NullSafe
-	for k, p := range o.keys[port] {
-		if (k >= len(safe) || !safe[k]) && c.Cols[p].IsNull(r) {
-			return true
-		}
-	}
-	return false
 }
 
 func (o *temporalJoinOp) Watermark(port int, w Watermark, _ Emitter) error {
@@ -198,11 +149,7 @@ func (o *temporalJoinOp) Barrier(b checkpoint.Barrier, out Emitter) error {
 	if b.Filling == checkpoint.FillLeading {
 		return nil // the right side is not complete yet
 	}
-	epoch := b.Epoch
-	if o.filling {
-		epoch, o.filling = 0, b.Filling != checkpoint.FillComplete
-	}
-	if err := o.join(epoch, out); err != nil {
+	if err := o.join(o.waiting.epoch(b), out); err != nil {
 		return err
 	}
 	return o.marks.emit(out)
@@ -210,7 +157,7 @@ func (o *temporalJoinOp) Barrier(b checkpoint.Barrier, out Emitter) error {
 
 // join joins the rows that wait with the right side of an epoch.
 func (o *temporalJoinOp) join(epoch uint64, out Emitter) error {
-	if o.rows == 0 {
+	if o.waiting.rows == 0 {
 		return nil
 	}
 	if o.probe != nil {
@@ -218,15 +165,6 @@ func (o *temporalJoinOp) join(epoch uint64, out Emitter) error {
 			return err
 		}
 	}
-	for _, c := range o.waiting {
-		if err := o.work(c, false, out); err != nil {
-			return err
-		}
-		if c.Reset(); len(o.free) < maxFillRows/types.MaxChunkRows {
-			o.free = append(o.free, c)
-		}
-	}
-	o.waiting = o.waiting[:0]
 	if !o.forgets {
 		// What goes first: a row that replaces another may have its key.
 		for _, leaving := range [...]bool{true, false} {
@@ -234,12 +172,14 @@ func (o *temporalJoinOp) join(epoch uint64, out Emitter) error {
 				return err
 			}
 		}
-		o.delta.order = o.delta.order[:0]
-		clear(o.delta.weight)
+		o.delta.reset()
 	}
-	o.rows, o.bytes = 0, 0
+	if err := o.waiting.take(func(c *types.Chunk) error { return o.work(c, false, out) }); err != nil {
+		return err
+	}
+	o.bytes = 0
 	o.account()
-	if err := o.flushPads(out); err != nil {
+	if err := o.pads.flush(out); err != nil {
 		return err
 	}
 	o.kept = arena{} // strings may be kept, so that its blocks are not used again
@@ -248,7 +188,7 @@ func (o *temporalJoinOp) join(epoch uint64, out Emitter) error {
 
 // changed works on the left rows that go, or on those that come.
 func (o *temporalJoinOp) changed(leaving bool, out Emitter) error {
-	c := o.chunk()
+	c := o.waiting.chunk()
 	for _, k := range o.delta.order {
 		w := o.delta.weight[k]
 		if w == 0 || w < 0 != leaving {
@@ -272,8 +212,7 @@ func (o *temporalJoinOp) changed(leaving bool, out Emitter) error {
 		}
 	}
 	err := o.work(c, leaving, out)
-	c.Reset()
-	o.free = append(o.free, c)
+	o.waiting.release(c)
 	return err
 }
 
@@ -297,14 +236,14 @@ func (o *temporalJoinOp) work(c *types.Chunk, leaving bool, out Emitter) error {
 		find = j.Point
 	}
 	o.hash = hashesOf(o.hash, c, find)
-	o.vecs = pick(o.vecs, c, find)
+	o.values = pick(o.values, c, find)
 	for r := range c.N {
 		o.set[r] = o.set[r][:0]
 		var err error
 		switch {
 		case leaving:
 			err = o.leave(r, out)
-		case o.matchless(0, c, r):
+		case anyNull(c, o.never[0], r):
 		case o.probe != nil:
 			err = o.lookUp(r, out)
 		default:
@@ -319,7 +258,8 @@ func (o *temporalJoinOp) work(c *types.Chunk, leaving bool, out Emitter) error {
 	}
 	for r := range c.N {
 		if o.outer && !o.matched[r] {
-			if err := o.pad(r, out); err != nil {
+			o.pad(o.pads.c, 0, c, r)
+			if err := o.pads.push(c.Weight(r), out); err != nil {
 				return err
 			}
 		}
@@ -334,8 +274,8 @@ func (o *temporalJoinOp) work(c *types.Chunk, leaving bool, out Emitter) error {
 
 // lookUp makes a candidate of the right row with the key that row r has.
 func (o *temporalJoinOp) lookUp(r int, out Emitter) error {
-	o.key = types.AppendKeyRow(o.key[:0], o.vecs, r)
-	right := o.cand.Cols[o.width:]
+	o.key = types.AppendKeyRow(o.key[:0], o.values, r)
+	right := o.columns(o.cand, 1)
 	ok, err := o.probe.Get(o.hash[r], o.key, right)
 	if err != nil || !ok {
 		return err
@@ -350,7 +290,7 @@ func (o *temporalJoinOp) lookUp(r int, out Emitter) error {
 
 // find makes candidates of the right rows in state with the key of row r.
 func (o *temporalJoinOp) find(r int, out Emitter) error {
-	o.key = types.AppendKeyRow(o.key[:0], o.vecs, r)
+	o.key = types.AppendKeyRow(o.key[:0], o.values, r)
 	return o.right.scan(keyGroup(o.ctx, o.hash[r]), o.key, false, func(k, v []byte) (bool, error) {
 		n, w := binary.Varint(v)
 		if w <= 0 {
@@ -364,9 +304,9 @@ func (o *temporalJoinOp) find(r int, out Emitter) error {
 	})
 }
 
-// kepter makes a candidate of a right row that is encoded.
+// encoded makes a candidate of a right row that is encoded.
 func (o *temporalJoinOp) encoded(r int, it temporalItem, out Emitter) error {
-	if _, err := types.DecodeRows(viewString(it.row), 1, o.cand.Cols[o.width:]); err != nil {
+	if _, err := types.DecodeRows(viewString(it.row), 1, o.columns(o.cand, 1)); err != nil {
 		return err
 	}
 	return o.candidate(r, it, out)
@@ -441,39 +381,25 @@ func (o *temporalJoinOp) rowHash(r int) uint64 {
 
 // candidate adds a pair whose right columns have been appended.
 func (o *temporalJoinOp) candidate(r int, it temporalItem, out Emitter) error {
-	o.own, o.items = append(o.own, uint16(r)), append(o.items, it)
-	if o.cand.N++; o.cand.N < types.MaxChunkRows {
-		return nil
+	o.items = append(o.items, it)
+	if o.paired(r) {
+		return o.flushCandidates(out)
 	}
-	if err := o.cancelled(); err != nil {
-		return err
-	}
-	return o.flushCandidates(out)
+	return nil
 }
 
-// flushCandidates completes the candidates, tests the condition and emits those that pass. Of rows that go it has been tested: only what failed then fails once
-// more, so that its report goes too.
+// flushCandidates completes the candidates, tests the condition and emits those that pass.
 func (o *temporalJoinOp) flushCandidates(out Emitter) error {
-	n := o.cand.N
-	if n == 0 {
+	if o.cand.N == 0 {
 		return nil
 	}
-	weights := o.cand.Weights[:0]
 	for i, r := range o.own {
-		w := o.items[i].count
-		if o.leaving {
-			w = -w
-		} else {
-			w *= o.src.Weight(int(r))
-		}
-		weights = append(weights, w)
+		o.weights = append(o.weights, o.items[i].count*o.src.Weight(int(r)))
 	}
-	for k, v := range o.cand.Cols[:o.width] {
-		v.AppendGather(o.src.Cols[k], o.own)
+	if err := o.complete(&o.base); err != nil {
+		return err
 	}
-	o.cand.Weights = weights
-	o.view = types.Chunk{Cols: o.cand.Cols, N: n, Weights: weights}
-	if err := o.test(); err != nil {
+	if err := o.match(); err != nil {
 		return err
 	}
 	for _, i := range o.pass {
@@ -487,43 +413,35 @@ func (o *temporalJoinOp) flushCandidates(out Emitter) error {
 			o.bring(int(i), 1)
 		}
 	}
-	var err error
-	if len(o.pass) > 0 {
-		if o.view.Sel = o.pass; len(o.pass) == n {
-			o.view.Sel = nil
-		}
-		o.view.Cols = pick(nil, &o.view, o.output)
-		err = out.Emit(&o.view)
-	}
-	o.cand.Reset()
-	o.own, o.items = o.own[:0], o.items[:0]
+	err := o.emit(out)
+	o.clear()
+	o.items = o.items[:0]
 	return err
 }
 
-// test sets pass to the candidates that are matches, and reports those whose condition fails.
-func (o *temporalJoinOp) test() error {
+// match sets pass to the candidates that are matches, and reports those whose condition fails. Of rows that go it has been tested: only what failed then fails
+// once more, so that its report goes too.
+func (o *temporalJoinOp) match() error {
+	if o.residual != nil && !o.leaving {
+		return o.test(&o.base)
+	}
 	o.pass, o.check = o.pass[:0], o.check[:0]
 	o.failures.errs.Reset()
 	for i := range o.items {
-		switch {
-		case o.residual == nil || o.leaving && !o.items[i].failed:
-			o.pass = append(o.pass, uint16(i))
-		default:
+		if o.items[i].failed {
 			o.check = append(o.check, uint16(i))
+		} else {
+			o.pass = append(o.pass, uint16(i))
 		}
 	}
 	if len(o.check) == 0 {
 		return nil
 	}
 	o.view.Sel = o.check
-	sel, err := o.residual.Filter(&o.view, o.ctx.Env, &o.failures.errs, o.sel)
-	if err != nil {
-		return err
-	}
-	if o.sel = sel; !o.leaving {
-		o.pass = append(o.pass, sel...)
-	}
-	_, err = o.failures.divert(&o.base, &o.view)
+	matches := o.pass
+	o.pass = o.sel
+	err := o.test(&o.base)
+	o.pass, o.sel = matches, o.pass
 	return err
 }
 
@@ -536,44 +454,14 @@ func (o *temporalJoinOp) bring(i int, kind byte) {
 	o.numbers[r]++
 }
 
-// pad emits left row r with NULLs.
-func (o *temporalJoinOp) pad(r int, out Emitter) error {
-	for k, v := range o.pads.Cols {
-		if k < o.width {
-			v.Append(o.src.Cols[k], r)
-		} else {
-			v.AppendNull()
-		}
-	}
-	if o.pads.PushWeight(o.src.Weight(r)); o.pads.N < types.MaxChunkRows {
-		return nil
-	}
-	return o.flushPads(out)
-}
-
-func (o *temporalJoinOp) flushPads(out Emitter) error {
-	if o.pads.N == 0 {
-		return nil
-	}
-	view := types.Chunk{N: o.pads.N, Weights: o.pads.Weights, Cols: pick(nil, o.pads, o.output)}
-	err := out.Emit(&view)
-	o.pads.Reset()
-	return err
-}
-
 // account tells the budget what the rows that wait take.
 func (o *temporalJoinOp) account() {
-	o.ctx.Budget.Add(o.bytes - o.reported)
-	o.reported = o.bytes
+	o.report(o.bytes)
 }
 
 func (o *temporalJoinOp) Close() error {
 	if o.probe != nil {
 		o.probe.Close()
 	}
-	if o.ctx != nil {
-		o.ctx.Budget.Add(-o.reported)
-		o.reported = 0
-	}
-	return nil
+	return o.base.Close()
 }

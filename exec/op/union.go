@@ -42,6 +42,15 @@ type portMark struct {
 	seen  bool
 }
 
+// raise takes a mark and reports whether it has risen.
+func (m *portMark) raise(v int64) bool {
+	if m.seen && m.value >= v {
+		return false
+	}
+	*m = portMark{value: v, seen: true}
+	return true
+}
+
 // merge takes a port's watermark on a column and returns the merged one when it has risen.
 func (m *mergedMarks) merge(port, column int, value int64) (int64, bool) {
 	if m.byPort == nil {
@@ -52,9 +61,7 @@ func (m *mergedMarks) merge(port, column int, value int64) (int64, bool) {
 		ps = make([]portMark, m.ports)
 		m.byPort[column] = ps
 	}
-	if p := &ps[port]; !p.seen || p.value < value {
-		*p = portMark{value, true}
-	}
+	ps[port].raise(value)
 	low := ps[0].value
 	for _, p := range ps {
 		if !p.seen {
