@@ -255,7 +255,7 @@ func TestBulkDamaged(t *testing.T) {
 	require.NoError(t, err)
 	data[len(data)/2] ^= 1
 	require.NoError(t, os.WriteFile(path, data, 0o600))
-	_, err = d.engine.Replay(0)
+	err = d.engine.Replay()
 	require.Equal(t, pgerr.DataCorrupted, pgerr.CodeOf(err))
 	require.True(t, strings.Contains(err.Error(), filepath.Base(path)))
 }

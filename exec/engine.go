@@ -96,17 +96,24 @@ type Engine struct {
 	started time.Time
 }
 
-// New makes an engine; nothing runs yet. The clock continues after startEpoch.
-func New(cfg Config, startEpoch uint64, tablesFrom *state.Snapshot) (*Engine, error) {
+// New makes an engine; nothing runs yet. The clock continues after startEpoch, the tables after their part of a checkpoint, nil when there is none.
+func New(cfg Config, startEpoch uint64, from *checkpoint.JobState) (*Engine, error) {
 	e := &Engine{cfg: cfg, rels: map[uint64]*Relation{}, jobs: map[uint64]*Job{}, started: time.Now()}
 	e.life, e.end = context.WithCancel(context.Background())
 	e.clock = newClock(e, startEpoch)
-	store, err := state.Open(context.Background(), e.storeOptions(TablesID, cfg.Backend), tablesFrom)
+	var snap *state.Snapshot
+	if from != nil {
+		snap = from.State
+	}
+	store, err := state.Open(context.Background(), e.storeOptions(TablesID, cfg.Backend), snap)
 	if err != nil {
 		e.end()
 		return nil, fmt.Errorf("open tables: %w", err)
 	}
 	e.tables = &tables{engine: e, store: store, byID: map[uint64]*Table{}}
+	if from != nil {
+		e.tables.completedEpoch.Store(from.Epoch)
+	}
 	return e, nil
 }
 

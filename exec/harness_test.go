@@ -113,7 +113,7 @@ func (d *testDB) open() {
 		require.NoError(t, err)
 	}
 	jobs := map[uint64]*checkpoint.JobState{}
-	epoch, tableEpoch := uint64(0), uint64(0)
+	epoch := uint64(0)
 	if m != nil {
 		for id, js := range m.Jobs {
 			c := *js
@@ -122,15 +122,11 @@ func (d *testDB) open() {
 			epoch = max(epoch, js.Epoch)
 		}
 	}
-	var tables *state.Snapshot
-	if js := jobs[TablesID]; js != nil {
-		tables, tableEpoch = js.State, js.Epoch
-	}
 	d.engine, err = New(Config{
 		Dir: d.dir, Shared: d.shared, Lib: functions.Builtins(), Connectors: connector.NewRegistry(d.script), Logger: zerolog.Nop(), Failpoints: d.fail,
 		WAL: d.log, EpochInterval: time.Millisecond, MaxPar: state.DefaultMaxParallelism, ChangeLog: d.opts.changeLog, Backend: d.opts.backend,
 		ChunkRows: d.opts.chunkRows, Now: d.opts.now, Fetch: func(_ context.Context, js *checkpoint.JobState) (*state.Snapshot, error) { return d.fetch(js), nil },
-	}, epoch, tables)
+	}, epoch, jobs[TablesID])
 	require.NoError(t, err)
 	var starting []*Job
 	for _, def := range d.defs {
@@ -143,8 +139,7 @@ func (d *testDB) open() {
 			starting = append(starting, j)
 		}
 	}
-	_, err = d.engine.Replay(tableEpoch)
-	require.NoError(t, err)
+	require.NoError(t, d.engine.Replay())
 	d.engine.Start(d.coord)
 	for _, j := range starting {
 		j.Start()

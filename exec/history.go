@@ -175,9 +175,6 @@ func (e *Engine) Retain(r *Relation, keep Retention, from uint64) error {
 		if err := os.RemoveAll(h.dir); err != nil {
 			return pgerr.Wrap(pgerr.IOError, err, "begin the history of %q", r.Name)
 		}
-	} else if r.job == nil {
-		r.Log.Reset(from)
-		e.tables.completedEpoch.Store(from)
 	}
 	h.resets, _ = r.Log.Resets()
 	var ok bool

@@ -115,7 +115,7 @@ type commitReply struct {
 
 // CreateTable opens the table's state and publishes what it holds. Key columns must be in the schema.
 func (e *Engine) CreateTable(ctx context.Context, id uint64, name string, schema types.Schema, key []int) (*Relation, error) {
-	r := e.newRelation(id, name, schema, key, false, e.clock.closed.Load())
+	r := e.newRelation(id, name, schema, key, false, e.tablesEpoch())
 	var err error
 	create := func() {
 		var p *state.Part
@@ -128,7 +128,8 @@ func (e *Engine) CreateTable(ctx context.Context, id uint64, name string, schema
 		}
 		t := &Table{rel: r, part: p}
 		e.tables.byID[id] = t
-		t.publish(e.clock.closed.Load(), e.clock.closed.Load())
+		epoch := e.tablesEpoch()
+		t.publish(epoch, epoch)
 	}
 	if e.acker == nil { // before Start nobody else is there
 		create()
@@ -142,6 +143,15 @@ func (e *Engine) CreateTable(ctx context.Context, id uint64, name string, schema
 	e.rels[id] = r
 	e.mu.Unlock()
 	return r, nil
+}
+
+// tablesEpoch is up to where tables hold all changes: before Start and Replay up to the checkpoint that they were restored from, which may be behind
+// those of views that read no table.
+func (e *Engine) tablesEpoch() uint64 {
+	if e.acker == nil {
+		return e.tables.completedEpoch.Load()
+	}
+	return e.clock.closed.Load()
 }
 
 // DropTable forgets the table; its rows go with the next snapshots.
@@ -621,29 +631,28 @@ func (r *recordReader) side() (table uint64, size int64, name string) {
 	return table, size, string(r.bytes(r.uvarint()))
 }
 
-// Replay applies the write-ahead log after a restart: records of epochs after from go into the tables and their change logs. Tables that do
-// not exist any more are skipped. Call it after CreateTable and after the readers attached, before Start. It returns the newest epoch seen.
-func (e *Engine) Replay(from uint64) (uint64, error) {
-	last := e.clock.closed.Load()
+// Replay applies the write-ahead log after a restart: records of epochs after the tables' checkpoint go into the tables and their change logs. Tables
+// that do not exist any more are skipped. Call it after CreateTable and after the readers attached, before Start.
+func (e *Engine) Replay() error {
 	tb := e.tables
 	if e.cfg.WAL == nil {
-		return last, tb.refillIndexes()
+		return tb.refillIndexes()
 	}
+	from := tb.completedEpoch.Load()
+	last := from
 	open := map[uint64]*Table{}
 	finish := func() {
-		changed := make([]*Table, 0, len(open))
 		for _, t := range open {
-			changed = append(changed, t)
+			t.publish(last, last-1)
+			t.rel.Log.Seal(last)
 		}
 		clear(open)
-		e.clock.closed.Store(last - 1)
-		e.clock.close(changed)
 	}
 	sides := map[string]bool{}
 	err := e.cfg.WAL.Replay(0, func(lsn uint64, rec []byte) error {
 		r := recordReader{b: rec}
 		epoch := r.uvarint()
-		if epoch > from && epoch != last && len(open) > 0 {
+		if epoch != last {
 			finish()
 		}
 		last = max(last, epoch)
@@ -694,13 +703,11 @@ func (e *Engine) Replay(from uint64) (uint64, error) {
 		err = e.cfg.WAL.RemoveSides(sides)
 	}
 	if err != nil {
-		return 0, err
+		return err
 	}
-	if len(open) > 0 {
-		finish()
-	}
+	finish()
 	e.clock.closed.Store(max(last, e.clock.closed.Load()))
-	return last, tb.refillIndexes()
+	return tb.refillIndexes()
 }
 
 // replay applies changes of a logged transaction, whose old rows are what is there.
@@ -768,6 +775,10 @@ func (tb *tables) seal(id, epoch uint64) {
 		tb.lastSnap = id
 		tb.unchanged[id] = unchanged
 		tb.mu.Unlock()
+		if tb.engine.cfg.Failpoints.Hit("tables/written") != nil {
+			tb.finish(id, nil, checkpoint.ErrNotRunning)
+			return
+		}
 		if err := tb.engine.keptUpTo(epoch, func(r *Relation) bool { return r.job == nil }); err != nil {
 			tb.finish(id, nil, err)
 			return

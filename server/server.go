@@ -314,10 +314,9 @@ func (s *Server) restore(ctx context.Context, m *checkpoint.Manifest) error {
 	if err != nil {
 		return fmt.Errorf("restore tables: %w", err)
 	}
-	var tableState *state.Snapshot
 	tableEpoch := uint64(0)
 	if tables != nil {
-		tableState, tableEpoch = tables.State, tables.Epoch
+		tableEpoch = tables.Epoch
 	}
 	backend, err := state.ParseBackend(s.settings.get("state.backend.type"))
 	if err != nil {
@@ -330,7 +329,7 @@ func (s *Server) restore(ctx context.Context, m *checkpoint.Manifest) error {
 		Fetch: func(ctx context.Context, js *checkpoint.JobState) (*state.Snapshot, error) {
 			return s.coord.Fetch(ctx, js, filepath.Join(s.cfg.DataDir, "jobs", fmt.Sprint(js.Job)))
 		},
-	}, epoch, tableState)
+	}, epoch, tables)
 	if err != nil {
 		return err
 	}
@@ -370,7 +369,7 @@ func (s *Server) restore(ctx context.Context, m *checkpoint.Manifest) error {
 			starting = append(starting, j)
 		}
 	}
-	if _, err := s.engine.Replay(tableEpoch); err != nil {
+	if err := s.engine.Replay(); err != nil {
 		return err
 	}
 	if err := errors.Join(s.skipReserved(), s.engine.ForgetHistories()); err != nil {
