@@ -136,7 +136,11 @@ func (ph *physical) temporalJoin(n *node, want, need map[int]bool) *phys {
 		j.Spread = l.positions(lk)
 	}
 	all := appendAll(l.ids, r.ids)
-	key := ph.joinedKey(n.jtype, l, r, lk, rk, keys)
+	// A right row may have met several left rows, one after the other, even where it gives the whole key of the left side: what it was stays with them.
+	key := l.key
+	if !ph.fixes(r.key, rk, keys, func(k joinKey) *expr.Expr { return k.r }) {
+		key = appendAll(l.key, r.key)
+	}
 	out, pos := joinOutput(all, want, toSet(key))
 	p := ph.node(plan.KindTemporalJoin, out, key, l, r)
 	j.LeftKeys, j.RightKeys, j.NullSafe, j.Output = l.positions(lk), r.positions(rk), nullSafe(keys), pos
