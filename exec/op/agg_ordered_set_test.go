@@ -23,7 +23,7 @@ func within(c plan.AggCall, desc bool, direct ...types.Datum) plan.AggCall {
 func TestAggOrderedSets(t *testing.T) {
 	in := input([]int{0}, schema("id", types.Int4, "k", types.Text, "v", types.Float8))
 	half := types.Datum{Type: types.Float8, Float: 0.5}
-	optest.Run(t, optest.Spec{
+	runCase(t, optest.Spec{
 		Node: aggNode(in, []int{1},
 			within(call("percentile_cont(float8,float8)", types.Float8, 2), false, half),
 			within(call("percentile_disc(float8,anyelement)", types.Float8, 2), true, half),

@@ -41,7 +41,7 @@ func aggNode(in *plan.Node, group []int, calls ...plan.AggCall) *plan.Node {
 
 func TestAggMinMaxAfterExtremeGoes(t *testing.T) {
 	in := input([]int{0}, schema("id", types.Int4, "k", types.Text, "v", types.Int4))
-	optest.Run(t, optest.Spec{
+	runCase(t, optest.Spec{
 		Node: aggNode(in, []int{1}, call("min(int4)", types.Int4, 2), call("max(int4)", types.Int4, 2), call("count(*)", types.Int8),
 			call("max(text)", types.Text, 1)),
 		Route: [][]int{{1}},
@@ -57,7 +57,7 @@ func TestAggMinMaxAfterExtremeGoes(t *testing.T) {
 
 func TestAggDistinctUnderUpdates(t *testing.T) {
 	in := input([]int{0}, schema("id", types.Int4, "k", types.Text, "x", types.Int4, "f", types.Bool))
-	optest.Run(t, optest.Spec{
+	runCase(t, optest.Spec{
 		Node: aggNode(in, []int{1}, call("count(*)", types.Int8), call("count(any)", types.Int8, 2), distinct(call("count(any)", types.Int8, 2)),
 			distinct(call("sum(int4)", types.Int8, 2)), filtered(distinct(call("count(any)", types.Int8, 2)), 3)),
 		Epochs: []optest.Epoch{
@@ -73,7 +73,7 @@ func TestAggDistinctUnderUpdates(t *testing.T) {
 func TestAggNullKeys(t *testing.T) {
 	in := input([]int{}, schema("k", types.Int4, "v", types.Int4))
 	in.Key = []int{0, 1}
-	optest.Run(t, optest.Spec{
+	runCase(t, optest.Spec{
 		Node:  aggNode(in, []int{0}, call("sum(int4)", types.Int8, 1), call("count(*)", types.Int8)),
 		Route: [][]int{{0}},
 		Epochs: []optest.Epoch{
@@ -90,7 +90,7 @@ func TestAggGlobalOverNothing(t *testing.T) {
 	node := aggNode(in, nil, call("count(*)", types.Int8), call("count(any)", types.Int8, 0), call("sum(int4)", types.Int8, 0), call("max(int4)", types.Int4, 0),
 		call("avg(int4)", types.NumericType, 0), call("bool_and(bool)", types.Bool, 1), call("string_agg(text,text)", types.Text, 2, 3),
 		call("$scalar(anyelement)", types.Int4, 0))
-	optest.Run(t, optest.Spec{
+	runCase(t, optest.Spec{
 		Node: node,
 		Epochs: []optest.Epoch{
 			{Want: "+ 0 0 NULL NULL NULL NULL NULL NULL", Errors: "{}"},
@@ -105,7 +105,7 @@ func TestAggGlobalOverNothing(t *testing.T) {
 
 func TestAggSumTypes(t *testing.T) {
 	in := input([]int{3}, schema("b", types.Int8, "i", types.Int4, "s", types.Int2, "id", types.Int4, "n", types.NumericType))
-	optest.Run(t, optest.Spec{
+	runCase(t, optest.Spec{
 		Node: aggNode(in, nil, call("sum(int8)", types.NumericType, 0), call("sum(int4)", types.Int8, 1), call("avg(int4)", types.NumericType, 1),
 			call("sum(int2)", types.Int8, 2), call("sum(numeric)", types.NumericType, 4), call("var_samp(int2)", types.NumericType, 2),
 			call("stddev(numeric)", types.NumericType, 4), call("bit_or(int4)", types.Int4, 1), call("bit_and(int2)", types.Int2, 2)),
@@ -124,7 +124,7 @@ func TestAggSumTypes(t *testing.T) {
 
 func TestAggFloatsUnderRetraction(t *testing.T) {
 	in := input([]int{0}, schema("id", types.Int4, "x", types.Float8))
-	optest.Run(t, optest.Spec{
+	runCase(t, optest.Spec{
 		Node: aggNode(in, nil, call("sum(float8)", types.Float8, 1), call("max(float8)", types.Float8, 1)),
 		Epochs: []optest.Epoch{
 			{In: []string{"+ 1 1\n+ 2 NaN\n+ 3 2"}, Want: "+ NaN NaN"},
@@ -143,7 +143,7 @@ func TestAggFloatsUnderRetraction(t *testing.T) {
 
 func TestAggFloatStatistics(t *testing.T) {
 	in := input([]int{0}, schema("id", types.Int4, "x", types.Float8, "y", types.Float8))
-	optest.Run(t, optest.Spec{
+	runCase(t, optest.Spec{
 		Node: aggNode(in, nil, call("var_pop(float8)", types.Float8, 1), call("stddev(float8)", types.Float8, 1), call("avg(float8)", types.Float8, 1),
 			call("corr(float8,float8)", types.Float8, 1, 2), call("regr_count(float8,float8)", types.Int8, 1, 2)),
 		Epochs: []optest.Epoch{
@@ -168,7 +168,7 @@ func TestAggEqualKeysOfDifferentForm(t *testing.T) {
 	} {
 		t.Run(c.t.String(), func(t *testing.T) {
 			in := input([]int{0}, schema("id", types.Int4, "k", c.t))
-			optest.Run(t, optest.Spec{
+			runCase(t, optest.Spec{
 				Node:   aggNode(in, []int{1}, call("count(*)", types.Int8), distinct(call("count(any)", types.Int8, 1))),
 				Route:  [][]int{{1}},
 				Epochs: []optest.Epoch{{In: []string{c.rows}, Want: c.want}},
@@ -181,7 +181,7 @@ func TestAggLists(t *testing.T) {
 	in := input([]int{0}, schema("id", types.Int4, "k", types.Int4, "s", types.Text, "sep", types.Text))
 	desc := plan.SortKey{Column: 2, Desc: true, NullsFirst: true}
 	textArray := types.T(types.ArrayOf(types.OIDText))
-	optest.Run(t, optest.Spec{
+	runCase(t, optest.Spec{
 		Node: aggNode(in, []int{1}, ordered(call("string_agg(text,text)", types.Text, 2, 3), desc), call("array_agg(anynonarray)", textArray, 2),
 			distinct(call("array_agg(anynonarray)", textArray, 2))),
 		Route: [][]int{{1}},
@@ -221,7 +221,7 @@ func TestAggTwoIntKeysWithNulls(t *testing.T) {
 		}
 		epochs = append(epochs, optest.Epoch{In: []string{text}})
 	}
-	optest.Run(t, optest.Spec{
+	runCase(t, optest.Spec{
 		Node: aggNode(in, []int{1, 2}, call("count(*)", types.Int8), call("sum(int8)", types.NumericType, 0), call("min(int8)", types.Int8, 0),
 			call("max(timestamp)", types.Timestamp, 2)),
 		Route:  [][]int{{1, 2}},
@@ -234,7 +234,7 @@ func TestAggEmitOnWindowClose(t *testing.T) {
 	in.AppendOnly = true
 	node := aggNode(in, []int{1}, call("count(*)", types.Int8), call("max(int8)", types.Int8, 0))
 	node.Agg.OnClose = 0
-	optest.Run(t, optest.Spec{
+	runCase(t, optest.Spec{
 		Node: node,
 		Epochs: []optest.Epoch{
 			{In: []string{"+ 1 10\n+ 9 10\n+ 16 20"}, Marks: []optest.Mark{{Column: 1, Value: 20}}, Want: "+ 10 2 9"},
@@ -247,7 +247,7 @@ func TestAggEmitOnWindowClose(t *testing.T) {
 
 func TestAggJSON(t *testing.T) {
 	in := input([]int{0}, schema("id", types.Int4, "k", types.Text, "v", types.Int4))
-	optest.Run(t, optest.Spec{
+	runCase(t, optest.Spec{
 		Lib: functions.Builtins(),
 		Node: aggNode(in, nil, call("json_agg(anyelement)", types.JSON, 2), call("jsonb_agg(anyelement)", types.JSONB, 1),
 			call("json_object_agg(any,any)", types.JSON, 1, 2), call("jsonb_object_agg(any,any)", types.JSONB, 1, 2)),
@@ -270,7 +270,7 @@ func TestAggAgainstOneShot(t *testing.T) {
 		call("stddev_samp(int4)", types.NumericType, 2),
 	}
 	for _, group := range [][]int{nil, {1}, {1, 2}, {2, 1, 0}} {
-		optest.Check(t, 10, func(rt *rapid.T) optest.Spec {
+		checkCases(t, 10, func(rt *rapid.T) optest.Spec {
 			spec := optest.Spec{Node: aggNode(input([]int{0}, s), group, calls...), Epochs: history(rt, 1)}
 			if group != nil {
 				spec.Route = [][]int{group}
@@ -285,7 +285,7 @@ func TestAggWatermarkSurvivesRestore(t *testing.T) {
 	in := input([]int{0}, schema("id", types.Int8, "end", types.Int8))
 	node := aggNode(in, []int{1}, call("count(*)", types.Int8), distinct(call("count(any)", types.Int8, 0)))
 	node.Agg.OnClose = 0
-	optest.Run(t, optest.Spec{
+	runCase(t, optest.Spec{
 		Node:  node,
 		Route: [][]int{{1}},
 		Lossy: true,

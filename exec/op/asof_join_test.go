@@ -28,7 +28,7 @@ func asofNode(l, r *plan.Node, j *plan.AsofJoin) *plan.Node {
 func TestAsofJoinFollowsBothSides(t *testing.T) {
 	l := input([]int{0}, schema("id", types.Int4, "k", types.Text, "t", types.Int4))
 	r := input([]int{0}, schema("id", types.Int4, "k", types.Text, "t", types.Int4))
-	optest.Run(t, optest.Spec{
+	runCase(t, optest.Spec{
 		Node: asofNode(l, r, &plan.AsofJoin{
 			Type: plan.Left, LeftKeys: []int{1}, RightKeys: []int{1}, Left: 2, Right: 2, Op: ">=", Output: []int{0, 1, 3, 5},
 		}),
@@ -45,14 +45,15 @@ func TestAsofJoinFollowsBothSides(t *testing.T) {
 }
 
 // naiveAsof looks at every right row for every left row.
-func naiveAsof(typ plan.JoinType, op string, schema types.Schema) func(in []*types.Chunk) (*types.Chunk, error) {
+func naiveAsof(typ plan.JoinType, op string, safe bool, schema types.Schema) func(in []*types.Chunk) (*types.Chunk, error) {
 	return func(in []*types.Chunk) (*types.Chunk, error) {
 		l, r := in[0], in[1]
 		out := types.NewChunk(schema.Types())
 		for a := range l.N {
 			best := -1
 			for b := range r.N {
-				if l.Cols[1].IsNull(a) || r.Cols[1].IsNull(b) || l.Cols[2].IsNull(a) || r.Cols[2].IsNull(b) || l.Cols[1].Int[a] != r.Cols[1].Int[b] {
+				null, other := l.Cols[1].IsNull(a), r.Cols[1].IsNull(b)
+				if l.Cols[2].IsNull(a) || r.Cols[2].IsNull(b) || (null || other) && !(safe && null && other) || !null && !other && l.Cols[1].Int[a] != r.Cols[1].Int[b] {
 					continue
 				}
 				x, y := l.Cols[2].Int[a], r.Cols[2].Int[b]
@@ -90,15 +91,19 @@ func naiveAsof(typ plan.JoinType, op string, schema types.Schema) func(in []*typ
 }
 
 func TestAsofJoinRandomChanges(t *testing.T) {
-	optest.Check(t, 40, func(rt *rapid.T) optest.Spec {
+	checkCases(t, 40, func(rt *rapid.T) optest.Spec {
 		s := schema("id", types.Int4, "k", types.Int4, "t", types.Int4)
 		l, r := input([]int{0}, s), input([]int{0}, s)
 		j := &plan.AsofJoin{
 			Type: rapid.SampledFrom([]plan.JoinType{plan.Inner, plan.Left}).Draw(rt, "type"), LeftKeys: []int{1}, RightKeys: []int{1}, Left: 2, Right: 2,
 			Op: rapid.SampledFrom([]string{"<", "<=", ">", ">="}).Draw(rt, "op"),
 		}
+		safe := rapid.Bool().Draw(rt, "null safe")
+		if safe {
+			j.NullSafe = []bool{true}
+		}
 		n := asofNode(l, r, j)
-		return optest.Spec{Node: n, Route: [][]int{{1}, {1}}, Oracle: naiveAsof(j.Type, j.Op, n.Schema), Epochs: history(rt, 2)}
+		return optest.Spec{Node: n, Route: [][]int{{1}, {1}}, Oracle: naiveAsof(j.Type, j.Op, safe, n.Schema), Epochs: history(rt, 2)}
 	})
 }
 

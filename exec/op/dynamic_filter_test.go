@@ -13,24 +13,24 @@ import (
 )
 
 func dynamicNode(op string) *plan.Node {
-	rows, one := input([]int{0}, schema("id", types.Int4, "x", types.Int4)), input([]int{}, schema("y", types.Int8))
+	rows, one := input([]int{0}, schema("id", types.Int4, "x", types.Int4)), input([]int{}, schema("n", types.Int4, "y", types.Int8))
 	return &plan.Node{
 		ID: 9, Kind: plan.KindDynamicFilter, Inputs: []*plan.Node{rows, one}, Schema: rows.Schema, Key: rows.Key,
-		DynamicFilter: &plan.DynamicFilter{Column: 1, Op: op, Spread: []int{0}},
+		DynamicFilter: &plan.DynamicFilter{Column: 1, Op: op, Scalar: 1, Spread: []int{0}},
 	}
 }
 
 func TestDynamicFilter(t *testing.T) {
-	optest.Run(t, optest.Spec{
+	runCase(t, optest.Spec{
 		Node:  dynamicNode(">"),
 		Route: [][]int{{0}, optest.Everywhere},
 		Epochs: []optest.Epoch{
 			{In: []string{"+ 1 10\n+ 2 20\n+ 3 NULL\n+ 4 20\n+ 5 30", ""}, Want: "{}"},
-			{In: []string{"", "+ 15"}, Want: "+ 2 20\n+ 4 20\n+ 5 30"},
-			{In: []string{"- 2 20\n+ 2 21\n+ 6 5", "- 15\n+ 20"}, Want: "+ 2 21\n+ 5 30"},
-			{In: []string{"- 5 30", "- 20\n+ NULL"}, Want: "{}"},
-			{In: []string{"+ 7 -3", "- NULL\n+ -5"}, Want: "+ 1 10\n+ 2 21\n+ 4 20\n+ 6 5\n+ 7 -3"},
-			{In: []string{"- 7 -3", "- -5"}, Want: "{}"},
+			{In: []string{"", "+ 1 15"}, Want: "+ 2 20\n+ 4 20\n+ 5 30"},
+			{In: []string{"- 2 20\n+ 2 21\n+ 6 5", "- 1 15\n+ 1 20"}, Want: "+ 2 21\n+ 5 30"},
+			{In: []string{"- 5 30", "- 1 20\n+ 1 NULL"}, Want: "{}"},
+			{In: []string{"+ 7 -3", "- 1 NULL\n+ 1 -5"}, Want: "+ 1 10\n+ 2 21\n+ 4 20\n+ 6 5\n+ 7 -3"},
+			{In: []string{"- 7 -3", "- 1 -5"}, Want: "{}"},
 		},
 	})
 }
@@ -39,7 +39,7 @@ func TestDynamicFilter(t *testing.T) {
 func TestDynamicFilterChanges(t *testing.T) {
 	for _, name := range []string{"<", "<=", ">", ">="} {
 		t.Run(name, func(t *testing.T) {
-			optest.Check(t, 20, func(rt *rapid.T) optest.Spec {
+			checkCases(t, 20, func(rt *rapid.T) optest.Spec {
 				live, value := map[int]string{}, ""
 				var epochs []optest.Epoch
 				number := func(name string) string {
@@ -63,11 +63,11 @@ func TestDynamicFilterChanges(t *testing.T) {
 					}
 					if rapid.Bool().Draw(rt, "move") {
 						if value != "" {
-							one += "- " + value + "\n"
+							one += "- 1 " + value + "\n"
 						}
 						if value = ""; rapid.IntRange(0, 4).Draw(rt, "there") > 0 {
 							value = number("y")
-							one += "+ " + value + "\n"
+							one += "+ 1 " + value + "\n"
 						}
 					}
 					epochs = append(epochs, optest.Epoch{In: []string{rows, one}})
@@ -76,10 +76,10 @@ func TestDynamicFilterChanges(t *testing.T) {
 				return optest.Spec{Node: node, Route: [][]int{{0}, optest.Everywhere}, Epochs: epochs, Oracle: func(in []*types.Chunk) (*types.Chunk, error) {
 					out := types.NewChunk(node.Schema.Types())
 					for i := range in[0].N {
-						if in[1].N == 0 || in[1].Cols[0].IsNull(0) || in[0].Cols[1].IsNull(i) {
+						if in[1].N == 0 || in[1].Cols[1].IsNull(0) || in[0].Cols[1].IsNull(i) {
 							continue
 						}
-						x, y := in[0].Cols[1].Int[i], in[1].Cols[0].Int[0]
+						x, y := in[0].Cols[1].Int[i], in[1].Cols[1].Int[0]
 						if map[string]bool{"<": x < y, "<=": x <= y, ">": x > y, ">=": x >= y}[name] {
 							out.AppendRow(in[0], i, 1)
 						}
@@ -112,9 +112,9 @@ func TestDynamicFilterCost(t *testing.T) {
 		out.rows = nil
 		h.Barrier(o, out)
 	}
-	one("+ 10000")
+	one("+ 1 10000")
 	require.Greater(t, len(out.rows), 5000)
-	one("- 10000\n+ 10002")
+	one("- 1 10000\n+ 1 10002")
 	require.ElementsMatch(t, []string{"-1 10001 10001", "-1 10002 10002"}, out.rows)
 	require.NoError(t, o.Close())
 }

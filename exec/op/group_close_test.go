@@ -40,7 +40,7 @@ func TestGroupsEmittedOnClose(t *testing.T) {
 			if name == "over" {
 				second = "+ 3 20 1 2\n+ 6 20 0 1"
 			}
-			optest.Run(t, optest.Spec{
+			runCase(t, optest.Spec{
 				Node: closingNodes()[name], Route: [][]int{{1}}, NoOracle: true,
 				Epochs: []optest.Epoch{
 					{In: []string{"+ 1 10 5\n+ 2 10 3\n+ 3 20 1"}, Marks: mark(10), Want: "{}"},

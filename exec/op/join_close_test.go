@@ -35,7 +35,7 @@ func TestJoinForgetsClosedWindows(t *testing.T) {
 	marks := func(l, r int64) []optest.Mark {
 		return []optest.Mark{{Port: 0, Column: 1, Value: l}, {Port: 1, Column: 1, Value: r}}
 	}
-	optest.Run(t, optest.Spec{
+	runCase(t, optest.Spec{
 		Node:  closingJoin(plan.Left, nil),
 		Route: [][]int{{1}, {1}}, NoOracle: true,
 		Epochs: []optest.Epoch{
@@ -57,7 +57,7 @@ func TestClosingJoinsAgainstNestedLoop(t *testing.T) {
 			t.Run(fmt.Sprint(typ, "/", residual != nil), func(t *testing.T) {
 				node := closingJoin(typ, residual)
 				all := naiveJoin(typ, residual != nil, false, node.Schema)
-				optest.Check(t, 10, func(rt *rapid.T) optest.Spec {
+				checkCases(t, 10, func(rt *rapid.T) optest.Spec {
 					return optest.Spec{Node: node, Lib: functions.Builtins(), Route: [][]int{{1}, {1}}, Epochs: arrivals(t, rt, all), NoOracle: true}
 				})
 			})

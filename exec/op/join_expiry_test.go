@@ -100,7 +100,7 @@ func TestIntervalJoinsAgainstNestedLoop(t *testing.T) {
 							route = spread(node)
 						}
 					}
-					optest.Check(t, 6, func(rt *rapid.T) optest.Spec {
+					checkCases(t, 6, func(rt *rapid.T) optest.Spec {
 						s := optest.Spec{Node: node, Lib: functions.Builtins(), Route: route, Epochs: intervalArrivals(rt), Oracle: oracle}
 						if onClose {
 							s.NoOracle = true
@@ -151,7 +151,7 @@ func TestIntervalJoinLateRows(t *testing.T) {
 	marks := func(l, r int64) []optest.Mark {
 		return []optest.Mark{{Port: 0, Column: 2, Value: l}, {Port: 1, Column: 2, Value: r}}
 	}
-	optest.Run(t, optest.Spec{
+	runCase(t, optest.Spec{
 		Node: intervalJoin(plan.Left, true, true), Lib: functions.Builtins(), Route: [][]int{{1}, {1}}, NoOracle: true,
 		Epochs: []optest.Epoch{
 			// Left 10 may find right 9 to 12.

@@ -185,7 +185,7 @@ func TestRangeJoinsAgainstNestedLoop(t *testing.T) {
 							}
 							return c.match(v[0], v[1], v[2], v[3]) && (keys == nil || l.Cols[1].Int[i] == r.Cols[1].Int[j]) && (!more || l.Cols[0].Int[i] != r.Cols[0].Int[j])
 						}
-						optest.Check(t, 2, func(rt *rapid.T) optest.Spec {
+						checkCases(t, 2, func(rt *rapid.T) optest.Spec {
 							return optest.Spec{Node: node, Lib: lib, Route: route, Epochs: rangeHistory(rt, of), Oracle: pairs(typ, node.Schema, match)}
 						})
 					}

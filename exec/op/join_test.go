@@ -28,7 +28,7 @@ func joinNode(l, r *plan.Node, typ plan.JoinType, lk, rk, key []int, residual *e
 func TestJoinFullInsertDeleteInsert(t *testing.T) {
 	l := input([]int{0}, schema("id", types.Int4, "k", types.Int4))
 	r := input([]int{0}, schema("id", types.Int4, "k", types.Int4))
-	optest.Run(t, optest.Spec{
+	runCase(t, optest.Spec{
 		Node:  joinNode(l, r, plan.Full, []int{1}, []int{1}, []int{0, 2}, nil),
 		Route: [][]int{{1}, {1}},
 		Epochs: []optest.Epoch{
@@ -44,7 +44,7 @@ func TestJoinLeftRightSideUpdatedAndDeleted(t *testing.T) {
 	l := input([]int{0}, schema("id", types.Int4, "k", types.Int4))
 	r := input([]int{0}, schema("id", types.Int4, "k", types.Int8, "b", types.Text))
 	for _, residual := range []*expr.Expr{nil, expr.Literal(types.Datum{Type: types.Bool, Bool: true})} {
-		optest.Run(t, optest.Spec{
+		runCase(t, optest.Spec{
 			Node:  joinNode(l, r, plan.Left, []int{1}, []int{1}, []int{0, 2}, residual),
 			Route: [][]int{{1}, {1}},
 			Lib:   functions.Builtins(),
@@ -64,7 +64,7 @@ func TestJoinLeftRightSideUpdatedAndDeleted(t *testing.T) {
 func TestJoinSelfOverDuplicates(t *testing.T) {
 	// Rows without a key of their own carry a hidden number.
 	d := schema("k", types.Int4, "v", types.Int4, "n", types.Int8)
-	optest.Run(t, optest.Spec{
+	runCase(t, optest.Spec{
 		Node: joinNode(input([]int{2}, d), input([]int{2}, d), plan.Inner, []int{0}, []int{0}, []int{2, 5}, nil),
 		Epochs: []optest.Epoch{
 			{In: []string{"+ 1 1 1\n+ 1 1 2\n+ 1 2 3", "+ 1 1 1\n+ 1 1 2\n+ 1 2 3"}},
@@ -193,7 +193,7 @@ func TestJoinAgainstNestedLoop(t *testing.T) {
 				if cross && mode != "cross" && typ != plan.Full {
 					route = spread(node)
 				}
-				optest.Check(t, 10, func(rt *rapid.T) optest.Spec {
+				checkCases(t, 10, func(rt *rapid.T) optest.Spec {
 					return optest.Spec{
 						Node: node, Lib: lib, Route: route, Epochs: history(rt, 2),
 						Oracle: naiveJoin(typ, residual != nil, cross, node.Schema),
@@ -214,7 +214,7 @@ func TestJoinLongChains(t *testing.T) {
 		}
 		return text
 	}
-	optest.Run(t, optest.Spec{
+	runCase(t, optest.Spec{
 		Node:  joinNode(input([]int{0}, s), input([]int{0}, s), plan.Left, []int{1}, []int{1}, []int{0, 3}, nil),
 		Route: [][]int{{1}, {1}},
 		Epochs: []optest.Epoch{
@@ -229,7 +229,7 @@ func TestJoinLongChains(t *testing.T) {
 
 func TestJoinEqualKeysOfDifferentForm(t *testing.T) {
 	s := schema("id", types.Int4, "k", types.Float8)
-	optest.Run(t, optest.Spec{
+	runCase(t, optest.Spec{
 		Node:   joinNode(input([]int{0}, s), input([]int{0}, s), plan.Inner, []int{1}, []int{1}, []int{0, 2}, nil),
 		Route:  [][]int{{1}, {1}},
 		Epochs: []optest.Epoch{{In: []string{"+ 1 0\n+ 2 NaN", "+ 3 -0\n+ 4 NaN"}, Want: "+ 1 0 3 -0\n+ 2 NaN 4 NaN"}},
@@ -243,7 +243,7 @@ func TestJoinNullSafe(t *testing.T) {
 	n.Join.Output = []int{0, 2}
 	n.Schema = schema("l", types.Int4, "r", types.Int4)
 	n.Key = []int{0, 1}
-	optest.Run(t, optest.Spec{
+	runCase(t, optest.Spec{
 		Node:   n,
 		Route:  [][]int{{1}, {1}},
 		Epochs: []optest.Epoch{{In: []string{"+ 1 NULL\n+ 2 5", "+ 3 NULL\n+ 4 6"}, Want: "+ 1 3\n+ 2 NULL\n+ NULL 4"}},

@@ -1,15 +1,9 @@
 package op_test
 
 import (
-	"testing"
-
-	"go.uber.org/goleak"
-
 	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/types"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // schema reads "name type" pairs.
 func schema(cols ...any) types.Schema {

@@ -61,7 +61,7 @@ func TestGroupedOperatorsAgainstOneShot(t *testing.T) {
 		overNode(in, []int{1}, order, over("rank()", types.Int8), over("lag(anyelement)", types.Int4, 2), over("sum(int4)", types.Int8, 2),
 			over("count(*)", types.Int8), over("first_value(anyelement)", types.Int4, 0)),
 	} {
-		optest.Check(t, 8, func(rt *rapid.T) optest.Spec {
+		checkCases(t, 8, func(rt *rapid.T) optest.Spec {
 			s := optest.Spec{Node: n, Epochs: history(rt, 1)}
 			if n.TopN == nil || n.TopN.GroupBy != nil {
 				s.Route = [][]int{{1}}

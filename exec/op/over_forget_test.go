@@ -60,7 +60,7 @@ func TestOverForget(t *testing.T) {
 			defer op.LowerOverLimits(l[0], l[1], l[2], l[3], l[4])()
 			for name, c := range calls {
 				t.Run(name, func(t *testing.T) {
-					optest.Check(t, 6, func(rt *rapid.T) optest.Spec {
+					checkCases(t, 6, func(rt *rapid.T) optest.Spec {
 						var epochs []optest.Epoch
 						id, mark := 0, 0
 						for range rapid.IntRange(2, 8).Draw(rt, "epochs") {

@@ -1,6 +1,7 @@
 package op_test
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -41,7 +42,7 @@ func overNode(in *plan.Node, part []int, order []plan.SortKey, calls ...plan.Ove
 
 func TestOverLagLead(t *testing.T) {
 	in := input([]int{0}, schema("id", types.Int4, "o", types.Int4, "v", types.Int4, "two", types.Int4, "minus", types.Int4, "zero", types.Int4))
-	optest.Run(t, optest.Spec{
+	runCase(t, optest.Spec{
 		Node: overNode(in, nil, []plan.SortKey{{Column: 1}, {Column: 0}}, over("lag(anyelement)", types.Int4, 2),
 			over("lead(anycompatible,int4,anycompatible)", types.Int4, 2, 3, 4), over("lag(anyelement,int4)", types.Int4, 2, 5),
 			over("last_value(anyelement)", types.Int4, 2)),
@@ -62,7 +63,7 @@ func TestOverLagLead(t *testing.T) {
 
 func TestOverRanks(t *testing.T) {
 	in := input([]int{0}, schema("id", types.Int4, "k", types.Int4, "v", types.Int4, "n", types.Int4))
-	optest.Run(t, optest.Spec{
+	runCase(t, optest.Spec{
 		Node: overNode(in, []int{1}, []plan.SortKey{{Column: 2}}, over("rank()", types.Int8), over("dense_rank()", types.Int8),
 			over("percent_rank()", types.Float8), over("cume_dist()", types.Float8), over("ntile(int4)", types.Int4, 3), over("row_number()", types.Int8)),
 		Route: [][]int{{1}},
@@ -84,7 +85,7 @@ func TestOverRanks(t *testing.T) {
 // TestOverFrames compares sums over frames with sums over the rows that the definition of the frame picks, one by one.
 func TestOverFrames(t *testing.T) {
 	kinds := []plan.BoundKind{plan.UnboundedPreceding, plan.Preceding, plan.CurrentRow, plan.Following, plan.UnboundedFollowing}
-	optest.Check(t, 25, func(rt *rapid.T) optest.Spec {
+	checkCases(t, 25, func(rt *rapid.T) optest.Spec {
 		mode := rapid.SampledFrom([]plan.FrameMode{plan.FrameRows, plan.FrameRange, plan.FrameGroups}).Draw(rt, "mode")
 		s := rapid.IntRange(0, 3).Draw(rt, "start")
 		e := rapid.IntRange(max(s, 1), 4).Draw(rt, "end")
@@ -255,7 +256,7 @@ func TestOverChanges(t *testing.T) {
 	for name, l := range limits {
 		t.Run(name, func(t *testing.T) {
 			defer op.LowerOverLimits(l[0], l[1], l[2], l[3], l[4])()
-			optest.Check(t, 40, func(rt *rapid.T) optest.Spec {
+			checkCases(t, 40, func(rt *rapid.T) optest.Spec {
 				frame := func(c plan.OverCall) plan.OverCall {
 					s := rapid.IntRange(0, 3).Draw(rt, "start")
 					e := rapid.IntRange(max(s, 1), 4).Draw(rt, "end")
@@ -504,4 +505,59 @@ func TestOverCost(t *testing.T) {
 			require.Positive(t, computed)
 		})
 	}
+}
+
+// TestOverFilters counts and adds up rows that pass a condition only.
+func TestOverFilters(t *testing.T) {
+	s := append(append(types.Schema{}, keyedSchema...), schema("pass", types.Bool)...)
+	sum, count := over("sum(int4)", types.Int8, 2), framed(over("count(*)", types.Int8), plan.FrameRows, bound(plan.Preceding, 1), bound(plan.Following, 1), "")
+	sum.Filter, count.Filter = 3, 3
+	node := overNode(input([]int{0}, s), []int{1}, []plan.SortKey{{Column: 2}}, sum, count)
+	checkCases(t, 15, func(rt *rapid.T) optest.Spec {
+		es := history(rt, 1)
+		for i := range es {
+			lines := ""
+			for _, l := range strings.Split(strings.TrimSpace(es[i].In[0]), "\n") {
+				if l != "" { // what passes is the row's own matter, so that its retraction says the same
+					lines += l + " " + []string{"t", "f", "NULL"}[(len(l)+int(l[2])+int(l[len(l)-1]))%3] + "\n"
+				}
+			}
+			es[i].In[0] = lines
+		}
+		return optest.Spec{Node: node, Route: [][]int{{1}}, Epochs: es, Oracle: func(in []*types.Chunk) (*types.Chunk, error) {
+			c, out := in[0], types.NewChunk(node.Schema.Types())
+			for i := range c.N {
+				var part []int // the partition in order
+				for j := range c.N {
+					if types.Compare(c.Cols[1], i, c.Cols[1], j) == 0 && c.Cols[1].IsNull(i) == c.Cols[1].IsNull(j) {
+						part = append(part, j)
+					}
+				}
+				slices.SortFunc(part, func(a, b int) int {
+					return cmp.Or(cmp.Compare(c.Cols[2].Int[a], c.Cols[2].Int[b]), cmp.Compare(c.Cols[0].Int[a], c.Cols[0].Int[b]))
+				})
+				at := slices.Index(part, i)
+				var total, near int64
+				seen := false
+				for k, j := range part {
+					if c.Cols[3].IsNull(j) || !c.Cols[3].Bool[j] {
+						continue
+					}
+					if c.Cols[2].Int[j] <= c.Cols[2].Int[i] {
+						total, seen = total+c.Cols[2].Int[j], true
+					}
+					if k >= at-1 && k <= at+1 {
+						near++
+					}
+				}
+				for k, v := range c.Cols {
+					out.Cols[k].Append(v, i)
+				}
+				out.Cols[4].AppendDatum(types.Datum{Type: types.Int8, Int: total, Null: !seen})
+				out.Cols[5].AppendDatum(types.Datum{Type: types.Int8, Int: near})
+				out.PushWeight(1)
+			}
+			return out, nil
+		}}
+	})
 }

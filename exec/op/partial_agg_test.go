@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/streamdb/streamdb/exec/op"
 	"github.com/streamdb/streamdb/exec/op/optest"
@@ -171,4 +172,72 @@ func TestPartialAggregationLeavesLateRowsAlone(t *testing.T) {
 	require.NoError(t, o.Watermark(0, op.Watermark{Column: 1, Value: 101}, out))
 	require.Equal(t, []op.Watermark{{Column: 0, Value: 101}}, out.marks)
 	require.Equal(t, 4, send())
+}
+
+// partialSums adds up the rows of a partial aggregation by its two group columns: count(*), count(v), sum(v), min(v) and max(v).
+func partialSums(c *types.Chunk) (*types.Chunk, error) {
+	type group struct{ n, count, sum, low, high int64 }
+	groups, keys := map[string]*group{}, map[string]int{}
+	for i := range c.N {
+		k := string(types.AppendRow(nil, c.Cols[:2], i))
+		g := groups[k]
+		if g == nil {
+			g = &group{low: math.MaxInt64, high: math.MinInt64}
+			groups[k], keys[k] = g, i
+		}
+		w := c.Weight(i)
+		g.n, g.count = g.n+w*c.Cols[2].Int[i], g.count+w*c.Cols[3].Int[i]
+		if v := c.Cols[4]; !v.IsNull(i) {
+			g.sum, g.low, g.high = g.sum+w*v.Int[i], min(g.low, c.Cols[5].Int[i]), max(g.high, c.Cols[6].Int[i])
+		}
+	}
+	out := types.NewChunk(partialSchema.Types())
+	for k, g := range groups {
+		out.Cols[0].Append(c.Cols[0], keys[k])
+		out.Cols[1].Append(c.Cols[1], keys[k])
+		for j, x := range []int64{g.n, g.count, g.sum, g.low, g.high} {
+			out.Cols[2+j].AppendDatum(types.Datum{Type: types.Int8, Int: x, Null: j > 1 && g.count == 0})
+		}
+		out.PushWeight(1)
+	}
+	return out, nil
+}
+
+var partialSchema = schema("k", types.Int4, "end", types.Int8, "n", types.Int8, "count", types.Int8, "sum", types.Int8, "low", types.Int8, "high", types.Int8)
+
+// TestPartialAggregationInParts: whatever chunks rows come in, their sums add up to the same.
+func TestPartialAggregationInParts(t *testing.T) {
+	s := schema("id", types.Int8, "k", types.Int4, "end", types.Int8, "v", types.Int4)
+	n := partialNode(s, 1, 2)
+	n.PartialAgg.OnClose, n.Inputs[0].AppendOnly = 1, true
+	checkCases(t, 20, func(rt *rapid.T) optest.Spec {
+		var epochs []optest.Epoch
+		id, mark := 0, int64(0)
+		for range rapid.IntRange(1, 4).Draw(rt, "epochs") {
+			text := ""
+			for range rapid.IntRange(0, 12).Draw(rt, "rows") {
+				id++
+				orNull := func(max int, name string) string {
+					return []string{"NULL", "0", "1", "2", "3"}[rapid.IntRange(0, max).Draw(rt, name)]
+				}
+				text += fmt.Sprintf("+ %d %s %d %s\n", id, orNull(2, "k"), rapid.IntRange(0, 3).Draw(rt, "end"), orNull(4, "v"))
+			}
+			mark += int64(rapid.IntRange(0, 1).Draw(rt, "advance"))
+			epochs = append(epochs, optest.Epoch{In: []string{text}, Marks: []optest.Mark{{Column: 2, Value: mark}}})
+		}
+		return optest.Spec{
+			Node: n, Lib: functions.Builtins(), Route: [][]int{{0}}, Epochs: epochs, Lossy: true, Reduce: partialSums, Reduced: partialSchema,
+			Oracle: func(in []*types.Chunk) (*types.Chunk, error) {
+				c, ones, counts := in[0], types.NewVector(types.Int8, 0), types.NewVector(types.Int8, 0)
+				for i := range c.N {
+					ones.Int, counts.Int = append(ones.Int, 1), append(counts.Int, 1)
+					if c.Cols[3].IsNull(i) {
+						counts.Int[i] = 0
+					}
+				}
+				v := c.Cols[3]
+				return partialSums(&types.Chunk{Cols: []*types.Vector{c.Cols[1], c.Cols[2], ones, counts, v, v, v}, N: c.N, Weights: c.Weights})
+			},
+		}
+	})
 }

@@ -13,7 +13,7 @@ func TestProcTime(t *testing.T) {
 	in := input([]int{0}, schema("id", types.Int4))
 	in.AppendOnly = true
 	s := schema("id", types.Int4, "p", types.Timestamptz)
-	optest.Run(t, optest.Spec{
+	runCase(t, optest.Spec{
 		Node:  &plan.Node{ID: 31, Kind: plan.KindProcTime, Inputs: []*plan.Node{in}, Key: in.Key, Schema: s},
 		Route: [][]int{{0}}, NoOracle: true,
 		Epochs: []optest.Epoch{

@@ -92,7 +92,7 @@ func reached(all bool, in []*types.Chunk) *types.Chunk {
 func TestLiveRecursion(t *testing.T) {
 	for _, all := range []bool{false, true} {
 		t.Run(fmt.Sprintf("all=%v", all), func(t *testing.T) {
-			optest.Check(t, 40, func(rt *rapid.T) optest.Spec {
+			checkCases(t, 40, func(rt *rapid.T) optest.Spec {
 				nodes := rapid.IntRange(3, 9).Draw(rt, "nodes")
 				live := [2]map[int]string{{}, {}}
 				change := func(port, n, ids int) string {
@@ -137,7 +137,7 @@ func TestLiveRecursion(t *testing.T) {
 
 // TestLiveRecursionEnd closes a cycle under UNION ALL, which has no end, and opens it.
 func TestLiveRecursionEnd(t *testing.T) {
-	optest.Run(t, optest.Spec{Node: reachNode(true), NoOracle: true, Epochs: []optest.Epoch{
+	runCase(t, optest.Spec{Node: reachNode(true), NoOracle: true, Epochs: []optest.Epoch{
 		{In: []string{"+ 1 1", "+ 1 1 2\n+ 2 2 3\n+ 3 1 3"}, Want: "+ 1 1\n+ 2 1\n+ 3 1\n+ 3 2", Errors: "{}"},
 		{In: []string{"", "+ 4 3 1"}, Want: "{}", Errors: "54000"},
 		{In: []string{"", "- 4 3 1\n+ 4 3 4"}, Want: "+ 1 1\n+ 2 1\n+ 3 1\n+ 3 2\n+ 4 1\n+ 4 2", Errors: "{}"},
@@ -164,7 +164,7 @@ func TestLiveRecursionLimit(t *testing.T) {
 			epochs = append(epochs, e)
 		}
 		epochs = append(epochs, optest.Epoch{In: []string{"", "- 4 4 5"}, Want: want, Errors: "{}"})
-		optest.Run(t, optest.Spec{Node: node, NoOracle: true, Epochs: epochs})
+		runCase(t, optest.Spec{Node: node, NoOracle: true, Epochs: epochs})
 	}
 }
 

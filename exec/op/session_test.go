@@ -25,7 +25,7 @@ func sessionNode(in *plan.Node, keys []int, col int, gap int64) *plan.Node {
 
 func TestSessionsMergeAndSplit(t *testing.T) {
 	in := input([]int{0}, schema("id", types.Int4, "ts", types.Int8))
-	optest.Run(t, optest.Spec{
+	runCase(t, optest.Spec{
 		Node: sessionNode(in, nil, 1, 5),
 		Epochs: []optest.Epoch{
 			{In: []string{"+ 1 0\n+ 2 8\n+ 9 NULL"}, Want: "+ 1 0 0 5\n+ 2 8 8 13"},
@@ -38,7 +38,7 @@ func TestSessionsMergeAndSplit(t *testing.T) {
 	})
 	// Rows that touch are two sessions, whichever came first.
 	for _, order := range [][]string{{"+ 1 0", "+ 2 5"}, {"+ 2 5", "+ 1 0"}} {
-		optest.Run(t, optest.Spec{
+		runCase(t, optest.Spec{
 			Node:   sessionNode(in, nil, 1, 5),
 			Epochs: []optest.Epoch{{In: order[:1]}, {In: order[1:], Want: "+ 1 0 0 5\n+ 2 5 5 10"}},
 		})
@@ -49,7 +49,7 @@ func TestSessionsOfDates(t *testing.T) {
 	in := input([]int{0}, schema("id", types.Int4, "d", types.Date))
 	node := sessionNode(in, nil, 1, 2*86400*1e6)
 	node.Schema[2].Type, node.Schema[3].Type = types.Timestamp, types.Timestamp
-	optest.Run(t, optest.Spec{
+	runCase(t, optest.Spec{
 		Node: node,
 		Epochs: []optest.Epoch{
 			{
@@ -99,7 +99,7 @@ func TestSessionsAgainstScan(t *testing.T) {
 		}
 		return out, nil
 	}
-	optest.Check(t, 40, func(rt *rapid.T) optest.Spec {
+	checkCases(t, 40, func(rt *rapid.T) optest.Spec {
 		live := map[int]string{}
 		var epochs []optest.Epoch
 		for range rapid.IntRange(1, 6).Draw(rt, "epochs") {
@@ -139,7 +139,7 @@ func closingSession(gap int64) *plan.Node {
 
 func TestSessionsEmittedOnClose(t *testing.T) {
 	mark := func(v int64) []optest.Mark { return []optest.Mark{{Column: 2, Value: v}} }
-	optest.Run(t, optest.Spec{
+	runCase(t, optest.Spec{
 		Node: closingSession(5), Route: [][]int{{1}}, NoOracle: true,
 		Epochs: []optest.Epoch{
 			{In: []string{"+ 1 1 0\n+ 2 1 8\n+ 3 2 3"}, Marks: mark(4), Want: "{}"},
@@ -155,7 +155,7 @@ func TestSessionsEmittedOnClose(t *testing.T) {
 // TestSessionsOnCloseMatchPlainOnes: what closes is what the sessions of all rows are, when no row is late.
 func TestSessionsOnCloseMatchPlainOnes(t *testing.T) {
 	const gap, slack = 4, 6
-	optest.Check(t, 20, func(rt *rapid.T) optest.Spec {
+	checkCases(t, 20, func(rt *rapid.T) optest.Spec {
 		node := closingSession(gap)
 		spec := optest.Spec{Node: node, Route: [][]int{{1}}, NoOracle: true}
 		type row struct {

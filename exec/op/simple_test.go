@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/streamdb/streamdb/exec/op"
 	"github.com/streamdb/streamdb/exec/op/optest"
@@ -29,7 +30,7 @@ func TestFilterAndProjectDivertBadRows(t *testing.T) {
 		}
 	}
 	t.Run("project", func(t *testing.T) {
-		optest.Run(t, optest.Spec{
+		runCase(t, optest.Spec{
 			Node: &plan.Node{
 				ID: 1, Kind: plan.KindProject, Inputs: []*plan.Node{in}, Key: []int{0}, Schema: schema("id", types.Int4, "x", types.Int4),
 				Project: &plan.Project{Exprs: []*expr.Expr{expr.Col(0, types.Int4), div}},
@@ -39,7 +40,7 @@ func TestFilterAndProjectDivertBadRows(t *testing.T) {
 		})
 	})
 	t.Run("filter", func(t *testing.T) {
-		optest.Run(t, optest.Spec{
+		runCase(t, optest.Spec{
 			Node: &plan.Node{
 				ID: 1, Kind: plan.KindFilter, Inputs: []*plan.Node{in}, Key: []int{0}, Schema: in.Schema,
 				Filter: &plan.Filter{Cond: fn("int4gt(int4,int4)", types.Bool, div, int4(4))},
@@ -52,7 +53,7 @@ func TestFilterAndProjectDivertBadRows(t *testing.T) {
 
 func TestUnionKeepsMultiplicity(t *testing.T) {
 	s := schema("x", types.Int4, "y", types.Int4, "branch", types.Int4, "n", types.Int8)
-	optest.Run(t, optest.Spec{
+	runCase(t, optest.Spec{
 		Node: &plan.Node{ID: 1, Kind: plan.KindUnion, Inputs: []*plan.Node{input([]int{2, 3}, s), input([]int{2, 3}, s)}, Key: []int{2, 3}, Schema: s},
 		Epochs: []optest.Epoch{
 			{In: []string{"+ 1 NULL 0 1\n+ 1 NULL 0 2\n+ 2 3 0 3\n+ NULL NULL 0 4", "+ 1 NULL 1 1\n+ 2 3 1 2"}},
@@ -72,7 +73,7 @@ func windowNode(in *plan.Node, w *plan.Window) *plan.Node {
 func TestWindows(t *testing.T) {
 	const minute = 60 * 1000 * 1000
 	in := input([]int{0}, schema("id", types.Int4, "ts", types.Timestamp))
-	optest.Run(t, optest.Spec{
+	runCase(t, optest.Spec{
 		Node:  windowNode(in, &plan.Window{Column: 1, Size: 12 * minute, Slide: 4 * minute}),
 		Route: [][]int{{0}},
 		Epochs: []optest.Epoch{
@@ -84,7 +85,7 @@ func TestWindows(t *testing.T) {
 				"+ 1 '2024-01-01 08:12:00' '2024-01-01 08:12:00' '2024-01-01 08:24:00'"},
 		},
 	})
-	optest.Run(t, optest.Spec{
+	runCase(t, optest.Spec{
 		Node: windowNode(in, &plan.Window{Column: 1, Size: 10 * minute}),
 		Epochs: []optest.Epoch{{
 			In: []string{"+ 1 '1969-12-31 23:59:59.5'\n+ 2 '1969-12-31 23:50:00'\n+ 3 infinity"}, Errors: "22008",
@@ -106,7 +107,7 @@ func TestUnnestPadsAndKeepsRows(t *testing.T) {
 		Schema: append(append(types.Schema{}, in.Schema...), schema("x", types.Int4, "y", types.Int4, "n", types.Int8)...),
 		Unnest: &plan.Unnest{Calls: []*expr.Expr{series, one}},
 	}
-	optest.Run(t, optest.Spec{
+	runCase(t, optest.Spec{
 		Node: node, Lib: functions.Builtins(), Route: [][]int{{0}},
 		Epochs: []optest.Epoch{
 			{In: []string{"+ 1 1 3\n+ 2 5 5"}, Want: "+ 1 1 3 1 7 1\n+ 1 1 3 2 8 2\n+ 1 1 3 3 NULL 3\n+ 2 5 5 5 7 1\n+ 2 5 5 NULL 8 2"},
@@ -118,7 +119,7 @@ func TestUnnestPadsAndKeepsRows(t *testing.T) {
 	left.Unnest = &plan.Unnest{Calls: []*expr.Expr{series}, Left: true}
 	left.Key = []int{0, 4}
 	left.Schema = append(append(types.Schema{}, in.Schema...), schema("x", types.Int4, "n", types.Int8)...)
-	optest.Run(t, optest.Spec{
+	runCase(t, optest.Spec{
 		Node: &left, Lib: functions.Builtins(),
 		Epochs: []optest.Epoch{{In: []string{"+ 1 3 1\n+ 2 5 5"}, Want: "+ 1 3 1 NULL NULL\n+ 2 5 5 5 1"}},
 	})
@@ -200,7 +201,7 @@ func TestRecompute(t *testing.T) {
 	leaf := &plan.Node{ID: 21, Kind: plan.KindInput, Key: []int{0}, Schema: in.Schema}
 	sub := aggNode(leaf, nil, call("max(int4)", types.Int4, 2), call("count(*)", types.Int8))
 	node := &plan.Node{ID: 20, Kind: plan.KindRecompute, Inputs: []*plan.Node{in}, Key: []int{}, Schema: sub.Schema, Recompute: &plan.Recompute{Sub: sub}}
-	optest.Run(t, optest.Spec{
+	runCase(t, optest.Spec{
 		Node: node,
 		Epochs: []optest.Epoch{
 			{Want: "+ NULL 0"},
@@ -215,12 +216,25 @@ func TestRecompute(t *testing.T) {
 		Project: &plan.Project{Exprs: []*expr.Expr{expr.Col(0, types.Int4), div}},
 	}
 	node = &plan.Node{ID: 20, Kind: plan.KindRecompute, Inputs: []*plan.Node{in}, Key: []int{0}, Schema: bad.Schema, Recompute: &plan.Recompute{Sub: bad}}
-	optest.Run(t, optest.Spec{
+	runCase(t, optest.Spec{
 		Node: node, Lib: functions.Builtins(), NoOracle: true,
 		Epochs: []optest.Epoch{
 			{In: []string{"+ 1 6 3"}, Want: "+ 1 2", Errors: "{}"},
 			{In: []string{"+ 2 6 0"}, Want: "{}", Errors: "22012"},
 			{In: []string{"- 2 6 0"}, Want: "+ 1 2", Errors: "{}"},
 		},
+	})
+}
+
+// TestRecomputeAgainstScan changes what a recomputed subplan reads: the rows of both inputs, also those that find no partner.
+func TestRecomputeAgainstScan(t *testing.T) {
+	in := input([]int{0}, keyedSchema)
+	leaf := func(i int) *plan.Node {
+		return &plan.Node{Kind: plan.KindInput, Input: i, Key: []int{0}, Schema: keyedSchema}
+	}
+	sub := joinNode(leaf(0), leaf(1), plan.Full, []int{1}, []int{1}, []int{0, 3}, nil)
+	n := &plan.Node{ID: 20, Kind: plan.KindRecompute, Inputs: []*plan.Node{in, in}, Key: sub.Key, Schema: sub.Schema, Recompute: &plan.Recompute{Sub: sub, Reason: "test"}}
+	checkCases(t, 15, func(rt *rapid.T) optest.Spec {
+		return optest.Spec{Node: n, Epochs: history(rt, 2), Oracle: naiveJoin(plan.Full, false, false, n.Schema)}
 	})
 }

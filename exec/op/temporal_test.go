@@ -37,7 +37,7 @@ func TestTemporalAgainstFilter(t *testing.T) {
 		{false, false, func(now, at int64) bool { return now >= at }},
 		{false, true, func(now, at int64) bool { return now > at }},
 	} {
-		optest.Check(t, 15, func(rt *rapid.T) optest.Spec {
+		checkCases(t, 15, func(rt *rapid.T) optest.Spec {
 			spec := optest.Spec{Node: temporalNode(c.leaves, c.after), Route: [][]int{{0}}, NoOracle: true}
 			live := map[int]string{}
 			times := map[int]int64{}

@@ -29,13 +29,13 @@ func TestTopNOffsetAndTies(t *testing.T) {
 		return es
 	}
 	t.Run("offset", func(t *testing.T) {
-		optest.Run(t, optest.Spec{
+		runCase(t, optest.Spec{
 			Node:   topNode(in, &plan.TopN{Order: []plan.SortKey{desc, {Column: 0}}, Limit: 2, Offset: 1}),
 			Epochs: epochs("+ 3 20\n+ 1 10", "+ 1 10\n+ 4 5", "+ 3 20\n+ 1 10", "+ 4 30\n+ 3 20"),
 		})
 	})
 	t.Run("ties", func(t *testing.T) {
-		optest.Run(t, optest.Spec{
+		runCase(t, optest.Spec{
 			Node:   topNode(in, &plan.TopN{Order: []plan.SortKey{desc}, Limit: 1, WithTies: true}),
 			Epochs: epochs("+ 2 20\n+ 3 20", "+ 3 20", "+ 4 30", "+ 5 NULL"),
 		})
@@ -44,7 +44,7 @@ func TestTopNOffsetAndTies(t *testing.T) {
 
 func TestTopNDistinctOn(t *testing.T) {
 	in := input([]int{0}, schema("id", types.Int4, "dev", types.Text, "ts", types.Int4))
-	optest.Run(t, optest.Spec{
+	runCase(t, optest.Spec{
 		Node: topNode(in, &plan.TopN{GroupBy: []int{1}, Limit: 1, Order: []plan.SortKey{
 			{Column: 2, Desc: true, NullsFirst: true},
 			{Column: 0, Desc: true, NullsFirst: true},
@@ -69,7 +69,7 @@ func TestTopNNullPlacement(t *testing.T) {
 		{plan.SortKey{Column: 1, NullsFirst: true}, "+ 2 NULL"},
 		{plan.SortKey{Column: 1, Desc: true}, "+ 1 7"},
 	} {
-		optest.Run(t, optest.Spec{
+		runCase(t, optest.Spec{
 			Node:   topNode(in, &plan.TopN{Order: []plan.SortKey{c.key}, Limit: 1}),
 			Epochs: []optest.Epoch{{In: []string{"+ 1 7\n+ 2 NULL\n+ 3 4"}, Want: c.want}},
 		})
@@ -79,7 +79,7 @@ func TestTopNNullPlacement(t *testing.T) {
 func TestTopNAppendOnlyForgets(t *testing.T) {
 	in := input([]int{0}, schema("id", types.Int4, "k", types.Int4, "v", types.Int4))
 	in.AppendOnly = true
-	optest.Check(t, 30, func(rt *rapid.T) optest.Spec {
+	checkCases(t, 30, func(rt *rapid.T) optest.Spec {
 		var es []optest.Epoch
 		id := 0
 		for range 4 {
@@ -110,7 +110,7 @@ func TestTopNAppendOnlyForgets(t *testing.T) {
 }
 
 func TestTopNAgainstSort(t *testing.T) {
-	optest.Check(t, 25, func(rt *rapid.T) optest.Spec {
+	checkCases(t, 25, func(rt *rapid.T) optest.Spec {
 		limit, offset := rapid.IntRange(0, 3).Draw(rt, "limit"), rapid.IntRange(0, 2).Draw(rt, "offset")
 		ties, dense := rapid.Bool().Draw(rt, "ties"), rapid.IntRange(0, 2).Draw(rt, "dense") == 0
 		if dense {

@@ -19,7 +19,7 @@ func TestCumulatingWindows(t *testing.T) {
 	in := input([]int{0}, schema("id", types.Int4, "ts", types.Timestamp))
 	node := windowNode(in, &plan.Window{Column: 1, Size: 6 * minute, Step: 2 * minute})
 	node.Key = []int{0, 3}
-	optest.Run(t, optest.Spec{
+	runCase(t, optest.Spec{
 		Node: node, Route: [][]int{{0}},
 		Epochs: []optest.Epoch{
 			{
@@ -98,7 +98,7 @@ func TestCalendarWindows(t *testing.T) {
 					want = append(want, "+ "+id+" "+text(at)+" "+text(w[0])+" "+text(w[1]))
 				}
 			}
-			optest.Run(t, optest.Spec{
+			runCase(t, optest.Spec{
 				Node: node, Route: [][]int{{0}},
 				Epochs: []optest.Epoch{
 					{In: []string{strings.Join(rows, "\n")}, Want: strings.Join(want, "\n")},

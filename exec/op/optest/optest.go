@@ -7,6 +7,7 @@
 package optest
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -40,6 +41,11 @@ type Spec struct {
 	NoOracle bool
 	// Lossy marks operators that emit rows they cannot take back (windows that close): multiplicities are not checked against keys.
 	Lossy bool
+	// Reduce, when set, makes of all output rows what is compared, in form of Oracle's rows, whose columns are Reduced.
+	Reduce  func(out *types.Chunk) (*types.Chunk, error)
+	Reduced types.Schema
+	// Probed are the columns of the last input that are the key of its relation, which the operator reads by that key.
+	Probed []int
 }
 
 // Everywhere is the route of a port whose rows go to all subtasks.
@@ -139,6 +145,7 @@ type runner struct {
 	out   *collector
 	errs  *reporter
 	in    []*types.Chunk // accumulated, consolidated
+	read  *types.Chunk   // of the last input what has come until now
 	now   int64          // of the barriers
 }
 
@@ -152,6 +159,7 @@ func (r *runner) run() {
 	r.errs = &reporter{live: map[string]int64{}}
 	for _, n := range r.s.Node.Inputs {
 		r.in = append(r.in, types.NewChunk(n.Schema.Types()))
+		r.read = types.NewChunk(n.Schema.Types())
 	}
 	r.open(r.width())
 	defer func() { r.close() }()
@@ -216,6 +224,9 @@ func (r *runner) context(n *plan.Node) *op.Context {
 	for _, in := range n.Inputs {
 		ctx.InputTypes = append(ctx.InputTypes, in.Schema.Types())
 	}
+	if r.s.Probed != nil {
+		ctx.Probe = func(uint64, []int) (op.Probe, error) { return probe{r}, nil }
+	}
 	return ctx
 }
 
@@ -230,22 +241,23 @@ func (r *runner) close() {
 // play feeds the rows of an epoch in chunks of the variant's size.
 func (r *runner) play(e Epoch) {
 	for port, n := range r.s.Node.Inputs {
-		var c *types.Chunk
-		switch {
-		case port < len(e.Chunks):
-			c = e.Chunks[port]
-		case port < len(e.In):
-			var err error
-			c, err = types.ParseChunk(n.Schema.Types(), e.In[port])
-			require.NoError(r.t, err)
-		}
+		c, err := e.chunk(port, n.Schema.Types())
+		require.NoError(r.t, err)
 		if c == nil || c.Rows() == 0 {
 			continue
 		}
-		r.accumulate(port, c)
+		r.in[port] = consolidated(r.in[port], c)
 		for from := 0; from < c.Rows(); from += r.v.size {
-			for i, part := range r.split(port, c, from, min(from+r.v.size, c.Rows())) {
-				if part == nil {
+			to := min(from+r.v.size, c.Rows())
+			if r.s.Probed != nil && port == len(r.in)-1 {
+				part := types.NewChunk(n.Schema.Types())
+				for i := from; i < to; i++ {
+					part.AppendRow(c, c.Row(i), c.Weight(c.Row(i)))
+				}
+				r.read = consolidated(r.read, part)
+			}
+			for i, part := range r.split(port, c, from, to) {
+				if part == nil || n.Scan != nil && n.Scan.Probed {
 					continue
 				}
 				require.NoError(r.t, r.tasks[i].op.Process(port, part, r.tasks[i].out))
@@ -343,9 +355,19 @@ func (r *runner) barrier() {
 	r.last = sn
 }
 
-// accumulate adds c to the port's content, consolidated.
-func (r *runner) accumulate(port int, c *types.Chunk) {
-	all := r.in[port]
+// chunk returns the rows on a port, nil for none.
+func (e Epoch) chunk(port int, ts []types.Type) (*types.Chunk, error) {
+	switch {
+	case port < len(e.Chunks):
+		return e.Chunks[port], nil
+	case port < len(e.In):
+		return types.ParseChunk(ts, e.In[port])
+	}
+	return nil, nil
+}
+
+// consolidated returns the rows of all, which it may change, and c.
+func consolidated(all, c *types.Chunk) *types.Chunk {
 	all.AppendChunk(c)
 	counts := map[string]int64{}
 	firsts := map[string]int{}
@@ -358,18 +380,48 @@ func (r *runner) accumulate(port int, c *types.Chunk) {
 		}
 		counts[k] += all.Weight(i)
 	}
-	next := types.NewChunk(r.s.Node.Inputs[port].Schema.Types())
+	var ts []types.Type
+	for _, v := range all.Cols {
+		ts = append(ts, v.Type)
+	}
+	next := types.NewChunk(ts)
 	for _, k := range keys {
 		if counts[k] != 0 {
 			next.AppendRow(all, firsts[k], counts[k])
 		}
 	}
-	r.in[port] = next
+	return next
+}
+
+// probe reads the last input by its key, as a relation.
+type probe struct{ r *runner }
+
+func (p probe) Seek(uint64) error { return nil }
+func (p probe) Close()            {}
+
+func (p probe) Get(_ uint64, key []byte, cols []*types.Vector) (bool, error) {
+	in := p.r.read
+	for i := range in.N {
+		var k []byte
+		for _, c := range p.r.s.Probed {
+			k = types.AppendKey(k, in.Cols[c], i, false, false)
+		}
+		if bytes.Equal(k, key) {
+			for c, v := range in.Cols {
+				cols[c].Append(v, i)
+			}
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 func (r *runner) check(i int, e Epoch) {
 	r.out.contract(r.s.Lossy)
 	got := r.out.rows()
+	if r.s.Reduce != nil {
+		got = r.reduced()
+	}
 	if !r.s.NoOracle {
 		want, err := r.oracle()
 		require.NoError(r.t, err)
@@ -397,6 +449,23 @@ func (r *runner) check(i int, e Epoch) {
 	}
 }
 
+// reduced returns the sorted rows of what the case makes of the output.
+func (r *runner) reduced() []string {
+	all := types.NewChunk(r.s.Node.Schema.Types())
+	for k, n := range r.out.count {
+		_, err := types.DecodeRow([]byte(k), all.Cols)
+		require.NoError(r.t, err)
+		all.PushWeight(n)
+	}
+	c, err := r.s.Reduce(all)
+	require.NoError(r.t, err)
+	w := newCollector(r.t, &plan.Node{Schema: r.s.Reduced})
+	if c.Rows() > 0 {
+		require.NoError(r.t, w.Emit(c))
+	}
+	return w.rows()
+}
+
 // replayed checks that operators which can put out all again, put out what they have.
 func (r *runner) replayed(want []string, epoch int) {
 	if !r.s.Node.Replayable() || !r.v.checkpoint {
@@ -414,6 +483,9 @@ func (r *runner) replayed(want []string, epoch int) {
 // oracle returns the sorted rows of the case's oracle over the accumulated inputs.
 func (r *runner) oracle() ([]string, error) {
 	w := newCollector(r.t, r.s.Node)
+	if r.s.Reduce != nil {
+		w.node = &plan.Node{Schema: r.s.Reduced}
+	}
 	if r.s.Oracle != nil {
 		c, err := r.s.Oracle(r.in)
 		if err != nil || c.Rows() == 0 {

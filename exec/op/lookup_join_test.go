@@ -1,0 +1,58 @@
+package op_test
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/streamdb/streamdb/exec/op/optest"
+	"github.com/streamdb/streamdb/planner/plan"
+	"github.com/streamdb/streamdb/sql/expr"
+	"github.com/streamdb/streamdb/sql/functions"
+	"github.com/streamdb/streamdb/types"
+)
+
+// TestLookupJoinAgainstNestedLoop changes both sides at once: what was read of the relation must be of the epoch that the left rows are of.
+func TestLookupJoinAgainstNestedLoop(t *testing.T) {
+	compare := func(id string) *expr.Expr {
+		return fn(id, types.Bool, expr.Col(2, types.Int4), expr.Col(5, types.Int4))
+	}
+	for name, c := range map[string]struct {
+		join  plan.LookupJoin
+		key   []int // of the relation
+		route [][]int
+	}{
+		"key":        {plan.LookupJoin{LeftKeys: []int{1}, RightKeys: []int{0}, Point: []int{1}}, []int{0}, [][]int{{1}, {0}}},
+		"condition":  {plan.LookupJoin{LeftKeys: []int{1}, RightKeys: []int{0}, Point: []int{1}}, []int{0}, [][]int{{1}, {0}}},
+		"two keys":   {plan.LookupJoin{LeftKeys: []int{2, 1}, RightKeys: []int{2, 0}, Point: []int{1, 2}}, []int{0, 2}, [][]int{{2, 1}, {2, 0}}},
+		"first key":  {plan.LookupJoin{LeftKeys: []int{1}, RightKeys: []int{0}, Point: []int{1, 2}}, []int{0, 2}, [][]int{{1}, {0}}},
+		"same order": {plan.LookupJoin{LeftKeys: []int{1, 2}, RightKeys: []int{0, 2}, Point: []int{1, 2}}, []int{0, 2}, [][]int{{1, 2}, {0, 2}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, r := input([]int{0}, keyedSchema), input(c.key, keyedSchema)
+			n := &plan.Node{
+				ID: 9, Kind: plan.KindLookupJoin, Inputs: []*plan.Node{l, r}, Key: []int{0}, LookupJoin: &c.join,
+				Schema: append(append(types.Schema{}, l.Schema...), r.Schema...),
+			}
+			c.join.Relation, c.join.Columns, c.join.Output = 7, []int{0, 1, 2}, []int{0, 1, 2, 3, 4, 5}
+			if name == "condition" {
+				c.join.Residual = compare("int4lt(int4,int4)")
+			}
+			if name == "first key" { // the whole key is read, so the condition on its other column is the key's
+				c.join.Residual = compare("int4eq(int4,int4)")
+			}
+			match := func(l, r *types.Chunk, i, j int) bool {
+				if l.Cols[1].IsNull(i) || l.Cols[1].Int[i] != r.Cols[0].Int[j] {
+					return false
+				}
+				x, y := l.Cols[2].Int[i], r.Cols[2].Int[j]
+				return name == "key" || name == "condition" && x < y || name != "condition" && x == y
+			}
+			checkCases(t, 15, func(rt *rapid.T) optest.Spec {
+				return optest.Spec{
+					Node: n, Lib: functions.Builtins(), Route: c.route, Probed: c.key, Epochs: history(rt, 2), Oracle: pairs(plan.Inner, n.Schema, match),
+				}
+			})
+		})
+	}
+}
