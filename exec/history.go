@@ -473,6 +473,9 @@ func (h *history) await(epoch uint64) error {
 
 // begin begins anew at an epoch.
 func (h *history) begin(epoch uint64) error {
+	if err := h.engine.reserve(epoch); err != nil {
+		return err
+	}
 	r := historyRecord{kind: historyBegin, epoch: epoch, before: epoch, at: time.Now().UnixMilli(), print: h.print}
 	rec := appendHistory(nil, r, nil)
 	lsn := h.log.Append(rec)
@@ -593,8 +596,14 @@ func (h *history) takeIn() (more bool, err error) {
 	return false, nil
 }
 
-// append makes entries durable, and then all up to an epoch readable.
+// append makes entries durable, and then all up to an epoch readable. A later process may tell of them, so their epochs must not come again, whether
+// this one tells anybody or not.
 func (h *history) append(es []changelog.Entry, through uint64) error {
+	if len(es) > 0 {
+		if err := h.engine.reserve(es[len(es)-1].Epoch); err != nil {
+			return err
+		}
+	}
 	h.mu.Lock()
 	before := h.through
 	h.mu.Unlock()

@@ -303,3 +303,29 @@ func TestViewsOverTablesAfterACheckpointWithoutTheTables(t *testing.T) {
 		require.Equal(t, []string{"3|9"}, s.rows("TABLE m"), retention)
 	}
 }
+
+// What a history has on disk is told to subscribers of a later process: no epoch of it comes again, though nobody was told of it yet.
+func TestHistoriesWithoutSubscribersReserveTheirEpochs(t *testing.T) {
+	d := open(t, func(c *server.Config) { c.Settings = map[string]string{"execution.checkpointing.interval": "0"} })
+	d.connect().must(`CREATE SOURCE b WITH (connector = 'nexmark', "nexmark.table.type" = 'Bid', "nexmark.event.rate" = '2000')`,
+		"CREATE MATERIALIZED VIEW m WITH (retention = '1 hour') AS SELECT count(*) AS n FROM b", "CHECKPOINT")
+	m := follow(t, "m")
+	m.connect(d)
+	m.take(5, "1s")
+	d.crash()
+	kept := func(s *session) int {
+		n, err := strconv.Atoi(s.row("SELECT newest_epoch FROM streamdb.histories"))
+		require.NoError(t, err)
+		return n
+	}
+	s := d.connect()
+	began := int(m.epoch) + 1000 // epochs after those that were told are far from them
+	require.Eventually(t, func() bool { return kept(s) > began }, testTimeout, time.Millisecond)
+	began = kept(s)
+	require.Eventually(t, func() bool { return kept(s) > began+50 }, testTimeout, time.Millisecond)
+	d.crash()
+	m.connect(d)
+	s = d.connect()
+	s.must("PAUSE m", "FLUSH")
+	m.reaches(func() []string { return s.rows("TABLE m") })
+}
