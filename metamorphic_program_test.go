@@ -631,6 +631,17 @@ func (g *generator) grouped(from, where string, cols []genColumn, want []kind) (
 	return text, ks
 }
 
+// valueFrame is the frame for a value of one of its rows: where a row is not in its own frame PostgreSQL 15 takes that with EXCLUDE from other rows
+// than those that aggregates see.
+func valueFrame(frame string) string {
+	for _, without := range []string{"BETWEEN 1 FOLLOWING", "BETWEEN 3 FOLLOWING", "AND 2 PRECEDING", "AND 1 PRECEDING"} {
+		if strings.Contains(frame, without) {
+			frame, _, _ = strings.Cut(frame, " EXCLUDE")
+		}
+	}
+	return frame
+}
+
 // frame is a window frame, "" for the usual one.
 func (g *generator) frame() string {
 	if g.r.IntN(5) == 0 {
@@ -669,7 +680,7 @@ func (g *generator) over(from, where string, cols []genColumn) (string, []kind) 
 	switch g.r.IntN(11) {
 	case 8:
 		n := g.one("2", "1", "3")
-		sel, ks = append(sel, "nth_value("+c.name+", "+n+")"+full+frame+")"), append(ks, c.kind)
+		sel, ks = append(sel, "nth_value("+c.name+", "+n+")"+full+valueFrame(frame)+")"), append(ks, c.kind)
 	case 9:
 		sel, ks = append(sel, g.one("lag(", "lead(")+c.name+", "+g.expr(cols, kInt, 1)+")"+full+")"), append(ks, c.kind)
 	case 10:
@@ -681,7 +692,7 @@ func (g *generator) over(from, where string, cols []genColumn) (string, []kind) 
 	case 3:
 		sel, ks = append(sel, g.one("lag(", "lead(")+c.name+g.one("", ", 2")+")"+full+")"), append(ks, c.kind)
 	case 4:
-		sel, ks = append(sel, g.one("first_value(", "last_value(")+c.name+")"+full+frame+")"), append(ks, c.kind)
+		sel, ks = append(sel, g.one("first_value(", "last_value(")+c.name+")"+full+valueFrame(frame)+")"), append(ks, c.kind)
 	case 5:
 		sel, ks = append(sel, "(count(*)"+full+frame+"))::int"), append(ks, kInt)
 	case 6:
