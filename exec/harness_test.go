@@ -22,6 +22,7 @@ import (
 	"github.com/streamdb/streamdb/planner"
 	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/sql"
+	"github.com/streamdb/streamdb/sql/expr"
 	"github.com/streamdb/streamdb/sql/functions"
 	"github.com/streamdb/streamdb/state"
 	"github.com/streamdb/streamdb/storage/object"
@@ -47,6 +48,8 @@ type testDB struct {
 
 	nextID uint64
 	defs   []*definition
+
+	indexes []*indexDefinition
 }
 
 type testOptions struct {
@@ -138,6 +141,13 @@ func (d *testDB) open() {
 			require.NoError(t, err)
 			starting = append(starting, j)
 		}
+	}
+	tableEpoch := uint64(0)
+	if js := jobs[TablesID]; js != nil {
+		tableEpoch = js.Epoch
+	}
+	for _, x := range d.indexes {
+		require.NoError(t, d.engine.OpenIndex(x.spec, x.built, tableEpoch))
 	}
 	require.NoError(t, d.engine.Replay())
 	d.engine.Start(d.coord)
@@ -248,6 +258,36 @@ func (d *testDB) table(name, cols string) {
 func (d *testDB) openTable(def *definition) {
 	_, err := d.engine.CreateTable(context.Background(), def.rel.ID, def.rel.Name, stored(def.rel), def.rel.Key)
 	require.NoError(d.t, err)
+}
+
+// index makes an index over the first columns of a list of a table's columns, perhaps DESC.
+func (d *testDB) index(name, table, keys string) {
+	rel := d.relation(table)
+	x := planner.RelIndex{ID: d.id(), Name: name}
+	for _, k := range strings.Split(keys, ",") {
+		f := strings.Fields(k)
+		i := slices.IndexFunc(rel.Columns, func(c planner.RelColumn) bool { return c.Name == f[0] })
+		x.Keys = append(x.Keys, planner.RelIndexKey{Column: i, Desc: len(f) > 1, NullsFirst: len(f) > 1})
+	}
+	var err error
+	def := &indexDefinition{spec: indexSpec(rel, &x)}
+	def.built, err = d.engine.CreateIndex(d.ctx(), def.spec)
+	require.NoError(d.t, err)
+	rel.Ordered, rel.Indexes, d.indexes = true, append(rel.Indexes, x), append(d.indexes, def)
+}
+
+// indexDefinition is an index as the catalog would keep it.
+type indexDefinition struct {
+	spec  *IndexSpec
+	built uint64
+}
+
+func indexSpec(rel *planner.Relation, x *planner.RelIndex) *IndexSpec {
+	spec := &IndexSpec{ID: x.ID, Name: x.Name, Table: rel.ID}
+	for _, k := range x.Keys {
+		spec.Keys = append(spec.Keys, IndexKey{Expr: expr.Col(k.Column, rel.Columns[k.Column].Type), Label: rel.Columns[k.Column].Name, Desc: k.Desc, NullsFirst: k.NullsFirst})
+	}
+	return spec
 }
 
 // source declares a source of the scripted connector. watermark is "" or "column expression".
@@ -399,12 +439,13 @@ func (d *testDB) change(name, text string) Change {
 	if text[0] == '!' {
 		return ch
 	}
-	v := r.Latest()
-	defer v.Release()
-	old, ok, err := v.Get(0, key)
-	if err == nil && ok {
-		ch.Old = slices.Clone(old)
-	}
+	// The newest version may be older than the last commit.
+	require.NoError(d.t, d.engine.clock.call(d.ctx(), func() {
+		old, ok, err := d.engine.tables.byID[r.ID].part.Get(0, key)
+		if err == nil && ok {
+			ch.Old = slices.Clone(old)
+		}
+	}))
 	if text[0] == '-' {
 		ch.New = nil
 	}

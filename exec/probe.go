@@ -9,6 +9,7 @@ import (
 	"github.com/streamdb/streamdb/exec/op"
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/planner/plan"
+	"github.com/streamdb/streamdb/state"
 	"github.com/streamdb/streamdb/types"
 )
 
@@ -57,15 +58,18 @@ func (j *Job) untilTemporal(first, through uint64) uint64 {
 	return through
 }
 
-// relationProbe reads a relation by its key. The version of the epoch that is wanted may be gone where the job lags or has started again: then a later one
+// relationProbe reads a relation by its key or an index. The version of the epoch that is wanted may be gone where the job lags or has started again: then a later one
 // is read, and what the change log has in between is undone.
 type relationProbe struct {
 	run     *run
 	rel     *Relation
 	columns []int
+	by      *plan.LookupIndex
 	v       *Version
 	epoch   uint64
 	undo    map[string][]undoRow // by key, ascending epochs; nil: v is the content at the epoch
+	undone  map[string][]string  // by key in the index: keys of the rows in undo that have or had it
+	key     []byte
 	full    *types.Chunk
 	layout  *types.RowLayout
 }
@@ -79,12 +83,27 @@ type undoRow struct {
 
 var _ op.Probe = (*relationProbe)(nil)
 
-func (r *run) probe(relation uint64, columns []int) (op.Probe, error) {
+func (r *run) probe(relation uint64, columns []int, by *plan.LookupIndex) (op.Probe, error) {
 	rel, ok := r.job.input(relation)
 	if !ok {
 		return nil, pgerr.Newf(pgerr.UndefinedTable, "relation %d does not exist any more", relation)
 	}
-	return &relationProbe{run: r, rel: rel, columns: columns}, nil
+	return &relationProbe{run: r, rel: rel, columns: columns, by: by}, nil
+}
+
+// view returns what is read of a version by the index: entries of the index or, by the primary key, rows; nil when the version does not have it.
+func (p *relationProbe) view(v *Version) *state.View {
+	if p.by.Index == 0 {
+		return v.views[0]
+	}
+	return v.index(p.by.Index)
+}
+
+// has reports whether a version can be read.
+func (p *relationProbe) has(v *Version) bool { return p.by == nil || p.view(v) != nil }
+
+func (p *relationProbe) errNoIndex() error {
+	return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "relation %q does not have index %q", p.rel.Name, p.by.Name)
 }
 
 // Seek implements op.Probe.
@@ -95,12 +114,18 @@ func (p *relationProbe) Seek(epoch uint64) error {
 	if epoch == 0 {
 		p.v, p.epoch = p.run.pins.Versions[p.rel.ID], 0
 		p.v.retain()
+		if !p.has(p.v) {
+			return p.errNoIndex()
+		}
 		return nil
 	}
 	if v := p.rel.pinAt(epoch); v != nil {
-		p.Close()
-		p.v, p.epoch = v, epoch
-		return nil
+		if p.has(v) {
+			p.Close()
+			p.v, p.epoch = v, epoch
+			return nil
+		}
+		v.Release()
 	}
 	p.epoch = epoch
 	if p.undo != nil && p.v.Epoch > epoch {
@@ -116,22 +141,18 @@ func (p *relationProbe) later(epoch uint64) error {
 	for {
 		changed := e.progress.wait()
 		if v := p.rel.pinAfter(epoch); v != nil {
+			if !p.has(v) {
+				v.Release()
+				return p.errNoIndex()
+			}
 			if entries, ok := p.rel.Log.Range(epoch, v.Epoch); !ok {
 				v.Release()
 				return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "change log of %q no longer holds epoch %d", p.rel.Name, epoch+1)
 			} else if p.rel.Log.Closed() >= v.Epoch {
-				p.v, p.undo = v, map[string][]undoRow{}
-				var key []byte
-				cols := make([]*types.Vector, len(p.rel.Key))
+				p.v, p.undo, p.undone = v, map[string][]undoRow{}, map[string][]string{}
 				for _, en := range entries {
 					for _, c := range en.Chunks {
-						for i, k := range p.rel.Key {
-							cols[i] = c.Cols[k]
-						}
-						for i := range c.Rows() {
-							key = types.AppendKeyRow(key[:0], cols, c.Row(i))
-							p.undo[string(key)] = append(p.undo[string(key)], undoRow{en.Epoch, c, c.Row(i)})
-						}
+						p.undoing(en.Epoch, c)
 					}
 				}
 				return nil
@@ -146,19 +167,47 @@ func (p *relationProbe) later(epoch uint64) error {
 	}
 }
 
-// Get implements op.Probe.
-func (p *relationProbe) Get(hash uint64, key []byte, cols []*types.Vector) (bool, error) {
-	if rows := p.undo[string(key)]; len(rows) > 0 {
-		at, _ := slices.BinarySearchFunc(rows, p.epoch+1, func(u undoRow, e uint64) int { return cmp.Compare(u.epoch, e) })
-		if rows = rows[at:]; len(rows) > 0 {
-			u, ok := p.before(rows)
-			if ok {
-				for i, c := range p.columns {
-					cols[i].Append(u.chunk.Cols[c], u.row)
-				}
-			}
-			return ok, nil
+// undoing notes what a change log has.
+func (p *relationProbe) undoing(epoch uint64, c *types.Chunk) {
+	pk := pick(c, p.rel.Key).Cols
+	var by []*types.Vector
+	if p.by != nil {
+		by = pick(c, p.by.Columns).Cols
+	}
+	for i := range c.Rows() {
+		r := c.Row(i)
+		p.key = types.AppendKeyRow(p.key[:0], pk, r)
+		key := string(p.key)
+		p.undo[key] = append(p.undo[key], undoRow{epoch, c, r})
+		if p.by == nil {
+			continue
 		}
+		p.key = p.by.AppendKey(p.key[:0], by, r)
+		if had := p.undone[string(p.key)]; !slices.Contains(had, key) {
+			p.undone[string(p.key)] = append(had, key)
+		}
+	}
+}
+
+// since returns the changes of a row after the epoch.
+func (p *relationProbe) since(pk []byte) []undoRow {
+	rows := p.undo[string(pk)]
+	at, _ := slices.BinarySearchFunc(rows, p.epoch+1, func(u undoRow, e uint64) int { return cmp.Compare(u.epoch, e) })
+	return rows[at:]
+}
+
+// Each implements op.Probe.
+func (p *relationProbe) Each(hash uint64, key []byte, cols []*types.Vector, found func() error) error {
+	if p.by != nil {
+		return p.eachIn(key, cols, found)
+	}
+	if rows := p.since(key); len(rows) > 0 {
+		u, ok := p.before(rows)
+		if !ok {
+			return nil
+		}
+		p.appendUndone(u, cols)
+		return found()
 	}
 	kg := uint16(0)
 	if p.rel.Grouped {
@@ -166,19 +215,85 @@ func (p *relationProbe) Get(hash uint64, key []byte, cols []*types.Vector) (bool
 	}
 	row, ok, err := p.v.Get(kg, key)
 	if err != nil || !ok {
-		return false, err
+		return err
 	}
+	if err := p.appendStored(row, cols); err != nil {
+		return err
+	}
+	return found()
+}
+
+// eachIn is Each for an index.
+func (p *relationProbe) eachIn(key []byte, cols []*types.Vector, found func() error) error {
+	it := p.view(p.v).Scan(0, key)
+	defer it.Close()
+	for it.Next() {
+		pk, row := it.Key(), it.Value()
+		if p.by.Index != 0 {
+			pk = row
+		}
+		if len(p.since(pk)) > 0 {
+			continue
+		}
+		if p.by.Index != 0 {
+			var ok bool
+			var err error
+			if row, ok, err = p.v.Get(0, pk); err != nil {
+				return err
+			} else if !ok {
+				return pgerr.Newf(pgerr.DataCorrupted, "index %q has a row that %q does not have", p.by.Name, p.rel.Name)
+			}
+		} else {
+			row = slices.Clone(row) // strings refer to it
+		}
+		if err := p.appendStored(row, cols); err != nil {
+			return err
+		}
+		if err := found(); err != nil {
+			return err
+		}
+	}
+	if err := it.Err(); err != nil {
+		return err
+	}
+	for _, pk := range p.undone[string(key)] {
+		rows := p.since([]byte(pk))
+		if len(rows) == 0 {
+			continue
+		}
+		u, ok := p.before(rows)
+		if !ok {
+			continue
+		}
+		if p.key = p.by.AppendKey(p.key[:0], pick(u.chunk, p.by.Columns).Cols, u.row); string(p.key) != string(key) {
+			continue
+		}
+		p.appendUndone(u, cols)
+		if err := found(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *relationProbe) appendUndone(u undoRow, cols []*types.Vector) {
+	for i, c := range p.columns {
+		cols[i].Append(u.chunk.Cols[c], u.row)
+	}
+}
+
+func (p *relationProbe) appendStored(row []byte, cols []*types.Vector) error {
 	if l := p.v.Layout(); l != p.layout {
 		p.layout, p.full = l, types.NewChunk(l.Types)
 	}
 	p.full.Reset()
 	if err := decodeRow(row, p.full, p.layout); err != nil {
-		return false, fmt.Errorf("row of %q: %w", p.rel.Name, err)
+		return fmt.Errorf("row of %q: %w", p.rel.Name, err)
 	}
 	for i, c := range p.columns {
 		cols[i].Append(p.full.Cols[c], 0)
 	}
-	return true, nil
+	return nil
 }
 
 // before returns the row that the first epoch of rows, all changes of one key, found.
@@ -202,7 +317,7 @@ func (p *relationProbe) Close() {
 	if p.v != nil {
 		p.v.Release()
 	}
-	p.v, p.undo = nil, nil
+	p.v, p.undo, p.undone = nil, nil, nil
 }
 
 // pinAfter pins the first version that came after an epoch, nil when there is none.

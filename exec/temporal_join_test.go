@@ -23,6 +23,8 @@ var temporalViews = []temporalView{
 	{"point_left", "select s.id, s.v, d.id as did, d.v as dv from s left join d for system_time as of proctime() on d.id = s.k and d.v > s.v", func(s, d [3]int) bool { return s[1] == d[0] && d[2] > s[2] }, true, 1},
 	{"kept", "select s.id, s.v, d.id as did, d.v as dv from s join d for system_time as of proctime() on s.k = d.k", func(s, d [3]int) bool { return s[1] == d[1] }, false, 1},
 	{"kept_left", "select s.id, s.v, d.id as did, d.v as dv from s left join d for system_time as of proctime() on s.k = d.k and s.v < d.v", func(s, d [3]int) bool { return s[1] == d[1] && s[2] < d[2] }, true, 2},
+	{"indexed", "select s.id, s.v, d.id as did, d.v as dv from s join d for system_time as of proctime() on s.v = d.v and s.k <> d.k", func(s, d [3]int) bool { return s[2] == d[2] && s[1] != d[1] }, false, 2},
+	{"indexed_left", "select s.id, s.v, d.id as did, d.v as dv from s left join d for system_time as of proctime() on s.v = d.v and s.k < d.k", func(s, d [3]int) bool { return s[2] == d[2] && s[1] < d[1] }, true, 1},
 	// d is a view, whose rows are looked up by its key; what reads a temporal join follows it.
 	{"of_view", "select s.id, s.v, d.id as did, d.v as dv from s join dv for system_time as of proctime() as d on s.k = d.id", func(s, d [3]int) bool { return s[1] == d[0] }, false, 2},
 	{"over", "select id, v, did, dv from kept", func(s, d [3]int) bool { return s[1] == d[1] }, false, 1},
@@ -40,6 +42,7 @@ func newTemporalTest(t *testing.T, o testOptions, seed uint64) *temporalTest {
 	m := &temporalTest{testDB: openDB(t, o), rng: rand.New(rand.NewPCG(seed, 1)), s: map[int][3]int{}, d: map[int][3]int{}}
 	m.table("s", "id int8, k int8, v int8")
 	m.table("d", "id int8, k int8, v int8")
+	m.index("dv_index", "d", "v desc, k")
 	for range temporalViews {
 		m.had = append(m.had, map[int][][3]int{})
 	}

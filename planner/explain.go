@@ -266,9 +266,9 @@ func (x *explainer) describe(n *plan.Node) (string, []string) {
 		case n.Scan.Virtual != "":
 			return "System Scan on " + n.Scan.Virtual, nil
 		case n.Scan.Probed:
-			return "Lookup by Key on " + n.Scan.Name, nil
+			return "Lookup by " + lookupBy(n.Scan) + " on " + n.Scan.Name, nil
 		case n.Scan.ChangesOnly:
-			return "Lookup by Key and Changes of " + n.Scan.Name, nil
+			return "Lookup by " + lookupBy(n.Scan) + " and Changes of " + n.Scan.Name, nil
 		case x.job:
 			return "Stream Scan on " + n.Scan.Name, nil
 		}

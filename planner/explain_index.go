@@ -56,4 +56,12 @@ func probeLine(s *plan.Scan) string {
 	return "By keys of the join, using " + s.Probe.Name + ", when they are few"
 }
 
+// lookupBy shows what rows of a relation are read by for a join.
+func lookupBy(s *plan.Scan) string {
+	if s.Lookup == nil {
+		return "Key"
+	}
+	return "Index " + s.Lookup.Name
+}
+
 func keyName(i int) string { return "key " + strconv.Itoa(i+1) }

@@ -73,7 +73,7 @@ func (b *binder) temporalJoin(n *node, at *pgext.Relation) error {
 	return nil
 }
 
-// temporalJoin builds a join with what a relation holds in the epoch of the left row: looked up by its key, where that is joined on, or kept.
+// temporalJoin builds a join with what a relation holds in the epoch of the left row: looked up by its key or an index, where that is joined on, or kept.
 func (ph *physical) temporalJoin(n *node, want, need map[int]bool) *phys {
 	if ph.sub != nil { // rows of the working table are computed again and again, and have no epoch in which they came
 		ph.b.fail(pgerr.Newf(pgerr.FeatureNotSupported, "a recursive query in a materialized view cannot join its own rows with FOR SYSTEM_TIME AS OF PROCTIME()").At(n.pos))
@@ -90,7 +90,7 @@ func (ph *physical) temporalJoin(n *node, want, need map[int]bool) *phys {
 	}
 	l, r := ph.build(n.in[0], need), ph.build(n.in[1], need)
 	j := &plan.TemporalJoin{Type: n.jtype}
-	point := ph.pointOf(n.in[1], keys)
+	point, by := ph.lookupOf(n.in[1], keys, rest)
 	if point != nil {
 		var others []int
 		keys, point, others = pointKeys(keys, point)
@@ -115,7 +115,7 @@ func (ph *physical) temporalJoin(n *node, want, need map[int]bool) *phys {
 			j.Point = append(j.Point, l.at(lk[k]))
 		}
 		j.Spread = l.positions(l.cols)
-		r.n.Scan.Probed = true
+		r.n.Scan.Probed, r.n.Scan.Lookup = true, by
 		for _, k := range keys {
 			rk = append(rk, ph.widened(k.r).Col) // what joinKey converted has the same key
 		}
@@ -165,18 +165,23 @@ func (ph *physical) pointOf(n *node, keys []joinKey) []int {
 	}
 	var point []int
 	for _, c := range n.rel.Key {
-		at := slices.IndexFunc(keys, func(k joinKey) bool {
-			e := ph.widened(k.r)
-			same := e.Type.OID == k.l.Type.OID || e.Type.Kind() == types.KindInt && k.l.Type.Kind() == types.KindInt || textual(e.Type.OID) && textual(k.l.Type.OID)
-			i := slices.Index(n.stored, c)
-			return !k.nullSafe && same && i >= 0 && e.Kind == expr.Column && e.Col == n.cols[i]
-		})
+		at := ph.given(n, c, keys)
 		if at < 0 {
 			return nil
 		}
 		point = append(point, at)
 	}
 	return point
+}
+
+// given returns which of the equalities gives the value of a stored column of the relation that n scans, -1 for none.
+func (ph *physical) given(n *node, c int, keys []joinKey) int {
+	i := slices.Index(n.stored, c)
+	return slices.IndexFunc(keys, func(k joinKey) bool {
+		e := ph.widened(k.r)
+		same := e.Type.OID == k.l.Type.OID || e.Type.Kind() == types.KindInt && k.l.Type.Kind() == types.KindInt || textual(e.Type.OID) && textual(k.l.Type.OID)
+		return !k.nullSafe && same && i >= 0 && e.Kind == expr.Column && e.Col == n.cols[i]
+	})
 }
 
 // pointKeys returns the equalities that give a point, the point in terms of these, and the other equalities by their numbers.

@@ -149,6 +149,9 @@ func (d *dispatch) dropObjects(objs []*catalog.Object) error {
 			}
 		}
 	}
+	if err := d.indexesAreFree(objs); err != nil {
+		return err
+	}
 	if err := d.ss.update(func(tx *catalog.Tx) error {
 		for _, o := range objs {
 			tx.Remove(o.ID)

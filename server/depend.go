@@ -169,6 +169,9 @@ func (g *dependency) dependents(t *thing) []*dependent {
 		for _, v := range g.viewsOn(t.o.ID) {
 			add(thing{o: v}, false)
 		}
+		for _, v := range lookupReaders(g.snap, t.o) {
+			add(thing{o: v}, false)
+		}
 		for _, x := range g.snap.IndexesOf(t.o.ID) {
 			add(thing{o: x}, true)
 		}
@@ -264,6 +267,36 @@ func (g *dependency) viewsOn(id uint64) []*catalog.Object {
 		}
 	}
 	return out
+}
+
+// lookupReaders lists the materialized views that read a table by an index of it.
+func lookupReaders(snap *catalog.Snapshot, x *catalog.Object) []*catalog.Object {
+	if x.Kind != catalog.Index || x.Plan != nil {
+		return nil
+	}
+	var out []*catalog.Object
+	for _, v := range snap.Objects() {
+		if v.Kind != catalog.MaterializedView || !slices.Contains(v.DependsOn, x.Index.Table) {
+			continue
+		}
+		if spec, err := jobSpec(v); err == nil && spec.Plan.LooksUp(x.ID) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// indexesAreFree refuses to drop indexes by which views that stay read their tables.
+func (d *dispatch) indexesAreFree(objs []*catalog.Object) error {
+	for _, x := range objs {
+		for _, v := range lookupReaders(d.ss.snapshot(), x) {
+			if !slices.ContainsFunc(objs, func(o *catalog.Object) bool { return o.ID == v.ID }) {
+				return pgerr.Newf(pgerr.DependentObjectsStillExist, "cannot drop %s because other objects depend on it", d.describe(x)).
+					WithDetail("%s depends on %s", d.describe(v), d.describe(x)).WithHint("Drop the materialized view first; it is planned anew when it is made again.")
+			}
+		}
+	}
+	return nil
 }
 
 // named reports whether a view's text names the relation.

@@ -34,3 +34,19 @@ func TestLookupJoinsShareARelation(t *testing.T) {
 	}
 	require.Equal(t, 11+10, kept("one"))
 }
+
+// TestLookupJoinByIndex: an index by which a view reads a table stays as long as the view.
+func TestLookupJoinByIndex(t *testing.T) {
+	s := open(t).connect()
+	s.must("CREATE TABLE d (id int PRIMARY KEY, k int, name text)", "CREATE INDEX d_k ON d (k, name)", "CREATE TABLE s (id int PRIMARY KEY, k int)",
+		"INSERT INTO d VALUES (1, 1, 'a'), (2, 1, 'b'), (3, 2, 'c')", "INSERT INTO s VALUES (1, 1), (2, 3)", "SET lookup_join_rows = 0")
+	const query = "CREATE MATERIALIZED VIEW v AS SELECT s.id, d.name FROM s JOIN d ON s.k = d.k"
+	require.Contains(t, strings.Join(s.rows("EXPLAIN "+query), "\n"), "Lookup by Index d_k and Changes of d")
+	s.must(query)
+	e := s.fails("DROP INDEX d_k", "2BP01", "cannot drop index d_k because other objects depend on it")
+	require.Equal(t, "materialized view v depends on index d_k", e.Detail)
+	s.must("UPDATE d SET k = 3 WHERE id = 2")
+	require.Equal(t, "1a 2b", s.row("SELECT string_agg(id || name, ' ' ORDER BY id) FROM v"))
+	s.must("DROP INDEX d_k CASCADE")
+	s.fails("SELECT * FROM v", "42P01", `relation "v" does not exist`)
+}

@@ -44,7 +44,7 @@ func (o *lookupJoinOp) Open(ctx *Context) error {
 	if err != nil {
 		return err
 	}
-	if o.probe, err = ctx.Probe(j.Relation, j.Columns); err != nil {
+	if o.probe, err = ctx.Probe(j.Relation, j.Columns, j.Lookup); err != nil {
 		return err
 	}
 	o.left, err = openTable(ctx, o.node, 0, orderedMode)
@@ -111,20 +111,16 @@ func (o *lookupJoinOp) join(epoch uint64, out Emitter) error {
 
 // work joins left rows and puts them into state.
 func (o *lookupJoinOp) work(c *types.Chunk, out Emitter) error {
-	point := o.node.LookupJoin.Point
+	j := o.node.LookupJoin
 	o.src, o.srcSide = c, 0
-	o.hash, o.point = hashesOf(o.hash, c, o.keys[0]), hashesOf(o.point, c, point)
-	o.values, o.points = pick(o.values, c, o.keys[0]), pick(o.points, c, point)
-	for r := range c.N {
-		o.key = types.AppendKeyRow(o.key[:0], o.points, r)
-		ok, err := o.probe.Get(o.point[r], o.key, o.columns(o.cand, 1))
-		if err != nil {
+	o.hash, o.point = hashesOf(o.hash, c, o.keys[0]), hashesOf(o.point, c, j.Point)
+	o.values, o.points = pick(o.values, c, o.keys[0]), pick(o.points, c, j.Point)
+	right, r := o.columns(o.cand, 1), 0
+	found := func() error { return o.candidate(r, 1, out) }
+	for r = range c.N {
+		o.key = appendLookupKey(o.key[:0], o.points, r, j.Lookup)
+		if err := o.probe.Each(o.point[r], o.key, right, found); err != nil {
 			return err
-		}
-		if ok {
-			if err := o.candidate(r, 1, out); err != nil {
-				return err
-			}
 		}
 		o.key = types.AppendKeyRow(o.key[:0], o.values, r)
 		o.key = types.AppendRow(o.key, c.Cols, r)

@@ -27,12 +27,19 @@ func TestLookupJoinAgainstNestedLoop(t *testing.T) {
 		"two keys":   {plan.LookupJoin{LeftKeys: []int{2, 1}, RightKeys: []int{2, 0}, Point: []int{1, 2}}, []int{0, 2}, [][]int{{2, 1}, {2, 0}}},
 		"first key":  {plan.LookupJoin{LeftKeys: []int{1}, RightKeys: []int{0}, Point: []int{1, 2}}, []int{0, 2}, [][]int{{1}, {0}}},
 		"same order": {plan.LookupJoin{LeftKeys: []int{1, 2}, RightKeys: []int{0, 2}, Point: []int{1, 2}}, []int{0, 2}, [][]int{{1, 2}, {0, 2}}},
+		"index": {plan.LookupJoin{
+			LeftKeys: []int{1}, RightKeys: []int{1}, Point: []int{1}, Lookup: &plan.LookupIndex{Index: 11, Name: "i", Columns: []int{1}, Order: []plan.KeyOrder{{Desc: true, NullsFirst: true}}},
+		}, []int{0}, [][]int{{1}, {1}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, r := input([]int{0}, keyedSchema), input(c.key, keyedSchema)
 			n := &plan.Node{
 				ID: 9, Kind: plan.KindLookupJoin, Inputs: []*plan.Node{l, r}, Key: []int{0}, LookupJoin: &c.join,
 				Schema: append(append(types.Schema{}, l.Schema...), r.Schema...),
+			}
+			probed, key := c.key, 0
+			if c.join.Lookup != nil { // several rows have a key
+				probed, key, n.Key = c.join.Lookup.Columns, 1, []int{0, 3}
 			}
 			c.join.Relation, c.join.Columns, c.join.Output = 7, []int{0, 1, 2}, []int{0, 1, 2, 3, 4, 5}
 			if name == "condition" {
@@ -42,15 +49,15 @@ func TestLookupJoinAgainstNestedLoop(t *testing.T) {
 				c.join.Residual = compare("int4eq(int4,int4)")
 			}
 			match := func(l, r *types.Chunk, i, j int) bool {
-				if l.Cols[1].IsNull(i) || l.Cols[1].Int[i] != r.Cols[0].Int[j] {
+				if l.Cols[1].IsNull(i) || r.Cols[key].IsNull(j) || l.Cols[1].Int[i] != r.Cols[key].Int[j] {
 					return false
 				}
 				x, y := l.Cols[2].Int[i], r.Cols[2].Int[j]
-				return name == "key" || name == "condition" && x < y || name != "condition" && x == y
+				return name == "key" || name == "index" || name == "condition" && x < y || name != "condition" && x == y
 			}
 			checkCases(t, 15, func(rt *rapid.T) optest.Spec {
 				return optest.Spec{
-					Node: n, Lib: functions.Builtins(), Route: c.route, Probed: c.key, Epochs: history(rt, 2), Oracle: pairs(plan.Inner, n.Schema, match),
+					Node: n, Lib: functions.Builtins(), Route: c.route, Probed: probed, Epochs: history(rt, 2), Oracle: pairs(plan.Inner, n.Schema, match),
 				}
 			})
 		})

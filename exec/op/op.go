@@ -65,8 +65,8 @@ type Context struct {
 	Filling bool
 	// Live: the job has sources, whose rows come at any time.
 	Live bool
-	// Probe opens a reader of a relation of the job by its key, for its stored columns. Only jobs have it.
-	Probe func(relation uint64, columns []int) (Probe, error)
+	// Probe opens a reader of a relation of the job, for its stored columns, by its key or an index. Only jobs have it.
+	Probe func(relation uint64, columns []int, by *plan.LookupIndex) (Probe, error)
 	// Clock returns what the engine's clock shows now; nil: only barriers tell.
 	Clock func() int64
 	// OneShot: a single final barrier; errors in rows end the query; no state survives.
@@ -79,13 +79,21 @@ type Context struct {
 	Self    *NodeProfile
 }
 
-// Probe reads the rows of a relation by its key, as of an epoch. Not safe for concurrent use.
+// Probe reads the rows of a relation by its key or an index, as of an epoch. Not safe for concurrent use.
 type Probe interface {
 	// Seek chooses the epoch, that of a barrier which the job is at; 0 is that from which it is filled. Epochs never decrease.
 	Seek(epoch uint64) error
-	// Get appends the row with the memcomparable key, whose columns have the hash, to cols. ok is false when there is none.
-	Get(hash uint64, key []byte, cols []*types.Vector) (ok bool, err error)
+	// Each calls found after it has appended a row with the key to cols, once for each such row. Of the relation's key hash is that of the columns.
+	Each(hash uint64, key []byte, cols []*types.Vector, found func() error) error
 	Close()
+}
+
+// appendLookupKey appends the key of row i of cols to read a relation by: ascending with NULLs last, or as an index has it.
+func appendLookupKey(dst []byte, cols []*types.Vector, i int, by *plan.LookupIndex) []byte {
+	if by == nil {
+		return types.AppendKeyRow(dst, cols, i)
+	}
+	return by.AppendKey(dst, cols, i)
 }
 
 // time returns what the clock shows, at least now: an operator may not have seen a barrier for long, and what comes before one must not be taken for older than it is.

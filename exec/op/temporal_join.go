@@ -23,6 +23,7 @@ type temporalJoinOp struct {
 	never   [2][]int // columns in which NULL matches nothing
 	outer   bool
 	probe   Probe
+	by      *plan.LookupIndex // of probe
 	right   table
 	brought table
 	tie     []int
@@ -80,7 +81,8 @@ func (o *temporalJoinOp) Open(ctx *Context) error {
 	o.tie = inputKey(o.node, 0, o.width[0])
 	if j.Point != nil {
 		s := o.node.Inputs[1].Scan
-		if o.probe, err = ctx.Probe(s.Relation, s.Columns); err != nil {
+		o.by = s.Lookup
+		if o.probe, err = ctx.Probe(s.Relation, s.Columns, o.by); err != nil {
 			return err
 		}
 	} else if o.right, err = openTable(ctx, o.node, 0, orderedMode); err != nil {
@@ -272,20 +274,18 @@ func (o *temporalJoinOp) work(c *types.Chunk, leaving bool, out Emitter) error {
 	return o.cancelled()
 }
 
-// lookUp makes a candidate of the right row with the key that row r has.
+// lookUp makes candidates of the right rows with the key that row r has.
 func (o *temporalJoinOp) lookUp(r int, out Emitter) error {
-	o.key = types.AppendKeyRow(o.key[:0], o.values, r)
+	o.key = appendLookupKey(o.key[:0], o.values, r, o.by)
 	right := o.columns(o.cand, 1)
-	ok, err := o.probe.Get(o.hash[r], o.key, right)
-	if err != nil || !ok {
-		return err
-	}
-	var row []byte
-	if !o.forgets {
-		o.row = types.AppendRow(o.row[:0], right, o.cand.N)
-		row = o.kept.get(o.kept.add(o.row), len(o.row))
-	}
-	return o.candidate(r, temporalItem{count: 1, row: row}, out)
+	return o.probe.Each(o.hash[r], o.key, right, func() error {
+		var row []byte
+		if !o.forgets {
+			o.row = types.AppendRow(o.row[:0], right, o.cand.N)
+			row = o.kept.get(o.kept.add(o.row), len(o.row))
+		}
+		return o.candidate(r, temporalItem{count: 1, row: row}, out)
+	})
 }
 
 // find makes candidates of the right rows in state with the key of row r.

@@ -150,6 +150,8 @@ type Scan struct {
 	Probed  bool `json:"probed,omitempty"`
 	// ChangesOnly scans of a job do not give what the relation holds when the job is filled.
 	ChangesOnly bool `json:"changes_only,omitempty"`
+	// Lookup, when set, is what the operator above reads a relation by of which Probed or ChangesOnly is set, instead of all of its key.
+	Lookup *LookupIndex `json:"lookup,omitempty"`
 	// Rows of system relations are produced by the server: Virtual names them ("pg_catalog.pg_class").
 	Virtual string `json:"virtual,omitempty"`
 }
@@ -169,6 +171,22 @@ type IndexScan struct {
 	// Ordered scans give rows in order of the index, or with Backward in the opposite one: the operator above needs no more than its limit.
 	Ordered  bool `json:"ordered,omitempty"`
 	Backward bool `json:"backward,omitempty"`
+}
+
+// LookupIndex is an index of a table whose first keys are columns that a join gives values of.
+type LookupIndex struct {
+	Index   uint64     `json:"index"` // 0 = the primary key
+	Name    string     `json:"name"`
+	Columns []int      `json:"columns"` // stored columns of the relation
+	Order   []KeyOrder `json:"order"`   // one for each of Columns
+}
+
+// AppendKey appends the memcomparable key of physical row i of vectors of Columns.
+func (x *LookupIndex) AppendKey(dst []byte, cols []*types.Vector, i int) []byte {
+	for k, v := range cols {
+		dst = types.AppendKey(dst, v, i, x.Order[k].Desc, x.Order[k].NullsFirst)
+	}
+	return dst
 }
 
 // IndexKey is a key of an index: an expression over the relation's stored columns.
@@ -416,14 +434,14 @@ type TemporalJoin struct {
 	Output    []int      `json:"output,omitempty"`
 	// Spread are the left columns by which rows are spread over subtasks, and with them what is remembered of rows that may go.
 	Spread []int `json:"spread,omitempty"`
-	// Point, when set, says that the right input is a scan whose relation is read by its key, of which column i has the value of the left column
-	// Point[i]: nothing of it is kept.
+	// Point, when set, says that the right input is a scan whose relation is read by its key, or by its Lookup, of which column i has the value of the left
+	// column Point[i]: nothing of it is kept.
 	Point []int `json:"point,omitempty"`
 }
 
-// LookupJoin is an inner join whose right input gives changes of Relation only (see Scan.ChangesOnly): its rows are read by the relation's key, of which column i
-// has the value of the left column Point[i], and not kept. Columns are the stored columns that the right input has. Keys, Residual and Output are as of
-// Join; the keys are columns of the relation's key.
+// LookupJoin is an inner join whose right input gives changes of Relation only (see Scan.ChangesOnly): its rows are read by the relation's key, or with Lookup by
+// an index, of which column i has the value of the left column Point[i], and not kept. Columns are the stored columns that the right input has. Keys, Residual
+// and Output are as of Join; the keys are columns of the relation's key or index.
 type LookupJoin struct {
 	LeftKeys  []int      `json:"left_keys"`
 	RightKeys []int      `json:"right_keys"`
@@ -432,6 +450,8 @@ type LookupJoin struct {
 	Relation  uint64     `json:"relation"`
 	Columns   []int      `json:"columns"`
 	Point     []int      `json:"point"`
+
+	Lookup *LookupIndex `json:"lookup,omitempty"`
 }
 
 // Lookup says that the scan at the bottom of a side of a join can be narrowed to the rows with the keys of the other side: of the first keys of
@@ -590,6 +610,17 @@ type Materialize struct {
 type KeyOrder struct {
 	Desc       bool `json:"desc,omitempty"`
 	NullsFirst bool `json:"nulls_first,omitempty"`
+}
+
+// LooksUp reports whether the job reads a table by an index.
+func (p *Plan) LooksUp(index uint64) bool {
+	found := false
+	for _, f := range p.Fragments {
+		f.Root.Walk(func(n *Node) {
+			found = found || n.Kind == KindScan && n.Scan.Lookup != nil && n.Scan.Lookup.Index == index
+		})
+	}
+	return found
 }
 
 // Walk calls f for n and all its inputs, inputs first.

@@ -225,7 +225,7 @@ func (r *runner) context(n *plan.Node) *op.Context {
 		ctx.InputTypes = append(ctx.InputTypes, in.Schema.Types())
 	}
 	if r.s.Probed != nil {
-		ctx.Probe = func(uint64, []int) (op.Probe, error) { return probe{r}, nil }
+		ctx.Probe = func(_ uint64, _ []int, by *plan.LookupIndex) (op.Probe, error) { return probe{r, by}, nil }
 	}
 	return ctx
 }
@@ -394,26 +394,38 @@ func consolidated(all, c *types.Chunk) *types.Chunk {
 }
 
 // probe reads the last input by its key, as a relation.
-type probe struct{ r *runner }
+type probe struct {
+	r  *runner
+	by *plan.LookupIndex
+}
 
 func (p probe) Seek(uint64) error { return nil }
 func (p probe) Close()            {}
 
-func (p probe) Get(_ uint64, key []byte, cols []*types.Vector) (bool, error) {
+func (p probe) Each(_ uint64, key []byte, cols []*types.Vector, found func() error) error {
 	in := p.r.read
+	by := make([]*types.Vector, len(p.r.s.Probed))
+	for k, c := range p.r.s.Probed {
+		by[k] = in.Cols[c]
+	}
 	for i := range in.N {
-		var k []byte
-		for _, c := range p.r.s.Probed {
-			k = types.AppendKey(k, in.Cols[c], i, false, false)
+		k := types.AppendKeyRow(nil, by, i)
+		if p.by != nil {
+			k = p.by.AppendKey(nil, by, i)
 		}
-		if bytes.Equal(k, key) {
+		if !bytes.Equal(k, key) {
+			continue
+		}
+		for range in.Weight(i) {
 			for c, v := range in.Cols {
 				cols[c].Append(v, i)
 			}
-			return true, nil
+			if err := found(); err != nil {
+				return err
+			}
 		}
 	}
-	return false, nil
+	return nil
 }
 
 func (r *runner) check(i int, e Epoch) {
