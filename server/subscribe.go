@@ -454,7 +454,7 @@ func (d *dispatch) fetchChanges(st *sql.Fetch, p *portal) error {
 		n = math.MaxInt64
 	}
 	if st.Direction != sql.FetchForward || n < 0 {
-		return errForwardOnly()
+		return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "cursor can only scan forward").WithHint("Changes of a relation with a retention can be read again: SUBSCRIBE … AS OF an earlier epoch.")
 	}
 	emit := func(*types.Chunk) error { return nil }
 	if !st.Move {
