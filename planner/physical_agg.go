@@ -73,7 +73,11 @@ func (ph *physical) partialAgg(n *node, in *phys) (*phys, []aggCall) {
 		}
 		id := ph.md.add(ph.md.cols[c.id].name, t)
 		ids = append(ids, id)
-		part.Calls = append(part.Calls, plan.AggCall{Func: c.fn, Args: in.positions(c.args), Filter: -1, Type: t})
+		call := plan.AggCall{Func: c.fn, Args: in.positions(c.args), Filter: -1, Type: t}
+		if c.filter != 0 {
+			call.Filter = in.at(c.filter)
+		}
+		part.Calls = append(part.Calls, call)
 		sums = append(sums, aggCall{id: c.id, fn: fn, args: []int{id}, typ: c.typ})
 	}
 	for _, k := range dedup(in.key) {
@@ -90,7 +94,7 @@ func (ph *physical) partialAgg(n *node, in *phys) (*phys, []aggCall) {
 		}
 	}
 	for i, c := range n.aggs {
-		p.nn[sums[i].args[0]] = isCount(c.fn) || in.nn[c.args[0]]
+		p.nn[sums[i].args[0]] = isCount(c.fn) || in.nn[c.args[0]] && c.filter == 0
 	}
 	for _, k := range in.key {
 		p.nn[k] = in.nn[k]
@@ -103,7 +107,7 @@ func (ph *physical) partialAgg(n *node, in *phys) (*phys, []aggCall) {
 
 // partialCall returns the type of a call's partial results and the function that adds them up, "" for sum.
 func (ph *physical) partialCall(c aggCall) (t types.Type, fn string, ok bool) {
-	if c.distinct || c.filter != 0 || len(c.order) > 0 {
+	if c.distinct || len(c.order) > 0 {
 		return t, "", false
 	}
 	name, _, _ := strings.Cut(c.fn, "(")

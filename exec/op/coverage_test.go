@@ -80,7 +80,6 @@ var exempt = map[string]string{
 	"partial_agg.Calls.Distinct":  "not added up in parts",
 	"partial_agg.Calls.Order":     "not added up in parts",
 	"partial_agg.Calls.Direct":    "not added up in parts",
-	"partial_agg.Calls.Filter":    "not added up in parts",
 	"recompute.Reason":            "for EXPLAIN only",
 }
 

@@ -47,11 +47,22 @@ const (
 
 // partialCall is one call: its sums per group, and the vector that stands for it in chunks that pass.
 type partialCall struct {
-	kind partialKind
-	arg  int
-	acc  []int64
-	seen []bool // per group, of arguments with NULLs
-	view *types.Vector
+	kind   partialKind
+	arg    int
+	filter int // boolean column, -1: all rows count
+	acc    []int64
+	seen   []bool // per group, of arguments with NULLs or a filter
+	view   *types.Vector
+	valid  types.Bitmap // of view, where a filter takes rows away
+}
+
+// passes reports whether a row counts.
+func (p *partialCall) passes(c *types.Chunk, r int) bool {
+	if p.filter < 0 {
+		return true
+	}
+	v := c.Cols[p.filter]
+	return !v.IsNull(r) && v.Bool[r]
 }
 
 type partialKind uint8
@@ -76,7 +87,7 @@ func (o *partialAggOp) Open(ctx *Context) error {
 	o.grp = make([]uint16, types.MaxChunkRows)
 	o.hash = make([]uint64, types.MaxChunkRows)
 	for i, c := range p.Calls {
-		call := partialCall{kind: partialKindOf(c), view: &types.Vector{Type: o.node.Schema[len(p.GroupBy)+i].Type}}
+		call := partialCall{kind: partialKindOf(c), filter: c.Filter, view: &types.Vector{Type: o.node.Schema[len(p.GroupBy)+i].Type}}
 		if len(c.Args) > 0 {
 			call.arg = c.Args[0]
 		}
@@ -162,6 +173,9 @@ func (o *partialAggOp) passOn(c *types.Chunk, out Emitter) error {
 
 func (o *partialAggOp) single(call *partialCall, c *types.Chunk) *types.Vector {
 	v := call.view
+	if call.filter >= 0 {
+		return call.filtered(c)
+	}
 	switch call.kind {
 	case partialCountAll:
 		v.Int = o.ones.Int[:c.N]
@@ -183,6 +197,32 @@ func (o *partialAggOp) single(call *partialCall, c *types.Chunk) *types.Vector {
 		arg := c.Cols[call.arg]
 		v.Int, v.Valid = arg.Int, arg.Valid
 	}
+	return v
+}
+
+// filtered is single of a call with a filter: rows that do not pass count for nothing.
+func (p *partialCall) filtered(c *types.Chunk) *types.Vector {
+	v := p.view
+	p.acc = slices.Grow(p.acc[:0], c.N)[:c.N]
+	clear(p.acc)
+	if p.kind == partialCountAll || p.kind == partialCount {
+		for i := range c.Rows() {
+			if r := c.Row(i); p.passes(c, r) && (p.kind == partialCountAll || !c.Cols[p.arg].IsNull(r)) {
+				p.acc[r] = 1
+			}
+		}
+		v.Int = p.acc
+		return v
+	}
+	arg := c.Cols[p.arg]
+	p.valid = slices.Grow(p.valid[:0], (c.N+63)/64)[:(c.N+63)/64]
+	clear(p.valid)
+	for i := range c.Rows() {
+		if r := c.Row(i); p.passes(c, r) && !arg.IsNull(r) {
+			p.valid.Set(r)
+		}
+	}
+	v.Int, v.Valid = arg.Int, p.valid
 	return v
 }
 
@@ -318,6 +358,10 @@ func (o *partialAggOp) addUp(c *types.Chunk) bool {
 		call.seen = call.seen[:0]
 		clear(call.acc)
 		if call.kind == partialCountAll {
+			if call.filter >= 0 {
+				call.countFiltered(c, grp)
+				continue
+			}
 			acc := call.acc
 			for _, g := range grp {
 				acc[g]++
@@ -328,7 +372,7 @@ func (o *partialAggOp) addUp(c *types.Chunk) bool {
 		switch {
 		case call.kind == partialCount:
 			call.count(c, v, grp)
-		case v.Valid != nil:
+		case v.Valid != nil || call.filter >= 0:
 			if !call.withNulls(c, v, grp) {
 				return false
 			}
@@ -345,7 +389,15 @@ func (o *partialAggOp) addUp(c *types.Chunk) bool {
 
 func (p *partialCall) count(c *types.Chunk, v *types.Vector, grp []uint16) {
 	for i, g := range grp {
-		if !v.IsNull(c.Row(i)) {
+		if r := c.Row(i); !v.IsNull(r) && p.passes(c, r) {
+			p.acc[g]++
+		}
+	}
+}
+
+func (p *partialCall) countFiltered(c *types.Chunk, grp []uint16) {
+	for i, g := range grp {
+		if p.passes(c, c.Row(i)) {
 			p.acc[g]++
 		}
 	}
@@ -387,13 +439,13 @@ func (p *partialCall) extreme(c *types.Chunk, v []int64, grp, first []uint16) {
 	}
 }
 
-// withNulls is sum, min and max of a column with NULLs.
+// withNulls is sum, min and max where not every row counts.
 func (p *partialCall) withNulls(c *types.Chunk, v *types.Vector, grp []uint16) bool {
 	p.seen = slices.Grow(p.seen, len(p.acc))[:len(p.acc)]
 	clear(p.seen)
 	for i, g := range grp {
 		r := c.Row(i)
-		if v.IsNull(r) {
+		if v.IsNull(r) || !p.passes(c, r) {
 			continue
 		}
 		x, a := v.Int[r], p.acc[g]

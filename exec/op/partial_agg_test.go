@@ -207,9 +207,20 @@ var partialSchema = schema("k", types.Int4, "end", types.Int8, "n", types.Int8, 
 
 // TestPartialAggregationInParts: whatever chunks rows come in, their sums add up to the same.
 func TestPartialAggregationInParts(t *testing.T) {
-	s := schema("id", types.Int8, "k", types.Int4, "end", types.Int8, "v", types.Int4)
+	for _, filter := range []bool{false, true} {
+		partialInParts(t, filter)
+	}
+}
+
+func partialInParts(t *testing.T, filter bool) {
+	s := schema("id", types.Int8, "k", types.Int4, "end", types.Int8, "pass", types.Bool, "v", types.Int4)
 	n := partialNode(s, 1, 2)
 	n.PartialAgg.OnClose, n.Inputs[0].AppendOnly = 1, true
+	for i := range n.PartialAgg.Calls {
+		if filter {
+			n.PartialAgg.Calls[i].Filter = 3
+		}
+	}
 	checkCases(t, 20, func(rt *rapid.T) optest.Spec {
 		var epochs []optest.Epoch
 		id, mark := 0, int64(0)
@@ -220,7 +231,8 @@ func TestPartialAggregationInParts(t *testing.T) {
 				orNull := func(max int, name string) string {
 					return []string{"NULL", "0", "1", "2", "3"}[rapid.IntRange(0, max).Draw(rt, name)]
 				}
-				text += fmt.Sprintf("+ %d %s %d %s\n", id, orNull(2, "k"), rapid.IntRange(0, 3).Draw(rt, "end"), orNull(4, "v"))
+				pass := []string{"t", "f", "NULL"}[rapid.IntRange(0, 2).Draw(rt, "pass")]
+				text += fmt.Sprintf("+ %d %s %d %s %s\n", id, orNull(2, "k"), rapid.IntRange(0, 3).Draw(rt, "end"), pass, orNull(4, "v"))
 			}
 			mark += int64(rapid.IntRange(0, 1).Draw(rt, "advance"))
 			epochs = append(epochs, optest.Epoch{In: []string{text}, Marks: []optest.Mark{{Column: 2, Value: mark}}})
@@ -228,14 +240,20 @@ func TestPartialAggregationInParts(t *testing.T) {
 		return optest.Spec{
 			Node: n, Lib: functions.Builtins(), Route: [][]int{{0}}, Epochs: epochs, Lossy: true, Reduce: partialSums, Reduced: partialSchema,
 			Oracle: func(in []*types.Chunk) (*types.Chunk, error) {
-				c, ones, counts := in[0], types.NewVector(types.Int8, 0), types.NewVector(types.Int8, 0)
+				c, ones, counts, v := in[0], types.NewVector(types.Int8, 0), types.NewVector(types.Int8, 0), types.NewVector(types.Int4, 0)
 				for i := range c.N {
+					out := filter && (c.Cols[3].IsNull(i) || !c.Cols[3].Bool[i])
 					ones.Int, counts.Int = append(ones.Int, 1), append(counts.Int, 1)
-					if c.Cols[3].IsNull(i) {
+					if out {
+						ones.Int[i] = 0
+					}
+					if out || c.Cols[4].IsNull(i) {
 						counts.Int[i] = 0
+						v.AppendNull()
+					} else {
+						v.Append(c.Cols[4], i)
 					}
 				}
-				v := c.Cols[3]
 				return partialSums(&types.Chunk{Cols: []*types.Vector{c.Cols[1], c.Cols[2], ones, counts, v, v, v}, N: c.N, Weights: c.Weights})
 			},
 		}

@@ -341,7 +341,7 @@ type Agg struct {
 }
 
 // PartialAgg groups the rows of a chunk by columns without keeping anything; output = group columns, then calls, then the columns Rest: those of the
-// stream key that are not grouped by, taken from any row of the group. Calls are count, sum, min and max of integers.
+// stream key that are not grouped by, taken from any row of the group. Calls are count, sum, min and max of integers, also with a filter.
 type PartialAgg struct {
 	GroupBy []int     `json:"group_by"`
 	Calls   []AggCall `json:"calls"`
