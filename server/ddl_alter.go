@@ -175,18 +175,26 @@ func (d *dispatch) viewMeans(before, snap *catalog.Snapshot, v *catalog.Object) 
 
 // planView plans the stored query of a view.
 func (d *dispatch) planView(snap *catalog.Snapshot, v *catalog.Object) (*planner.Planned, error) {
-	stmts, err := sql.Parse(v.Query)
+	q, opts, err := d.queryOfView(snap, v, v.Query)
 	if err != nil {
 		return nil, err
 	}
-	q, ok := stmts[0].(*sql.Query)
-	if !ok {
-		return nil, pgerr.Newf(pgerr.InternalError, "the definition of %q is no query", v.Name)
-	}
-	opts := d.ss.planOptions(snap, nil)
-	opts.SearchPath = v.SearchPath
-	opts.Catalog = d.ss.srv.planCatalog(snap, v.SearchPath)
 	return planner.PlanQuery(q, opts)
+}
+
+// queryOfView parses the query of a view, stored or perhaps to be, and gives what it is planned with.
+func (d *dispatch) queryOfView(snap *catalog.Snapshot, v *catalog.Object, text string) (*sql.Query, planner.Options, error) {
+	opts := d.ss.planOptions(snap, nil)
+	opts.SearchPath, opts.Catalog = v.SearchPath, d.ss.srv.planCatalog(snap, v.SearchPath)
+	stmts, err := sql.Parse(text)
+	if err != nil {
+		return nil, opts, err
+	}
+	q, ok := stmts[0].(*sql.Query)
+	if !ok || len(stmts) != 1 {
+		return nil, opts, pgerr.Newf(pgerr.InternalError, "the definition of %q is no query", v.Name)
+	}
+	return q, opts, nil
 }
 
 func (d *dispatch) viewStands(snap *catalog.Snapshot, v *catalog.Object) error {

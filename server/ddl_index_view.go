@@ -20,8 +20,8 @@ import (
 // back before the wait.
 func (d *dispatch) addViewIndex(x, view *catalog.Object, unlock func()) error {
 	srv := d.ss.srv
-	if view.Creating {
-		return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "materialized view %q is still being created", view.Name).WithHint("WAIT for it first.")
+	if err := complete(view); err != nil {
+		return err
 	}
 	x.Creating = true
 	x.Settings = map[string]string{settingParallelism: "1", "state.backend.type": view.Settings["state.backend.type"]}

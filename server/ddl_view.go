@@ -230,10 +230,6 @@ func (d *dispatch) createMaterializedView(st *sql.CreateMaterializedView) error 
 		if err := jobOptions(&opts, st, settings); err != nil {
 			return err
 		}
-		opts.Parallelism, err = strconv.Atoi(settings[settingParallelism])
-		if err != nil {
-			return err
-		}
 		if notices, err = d.planInto(tx.Snapshot(), o, st.Query, st.Columns, opts); err != nil {
 			return err
 		}
@@ -310,7 +306,30 @@ func jobSettings(o *planner.Options, settings map[string]string) error {
 		*span = d.Microseconds()
 	}
 	o.DropLate = settings[settingLateRows] == "drop"
+	var err error
+	o.Parallelism, err = strconv.Atoi(settings[settingParallelism])
+	return err
+}
+
+// complete fails if one of the objects is still being filled: it has no rows to read yet.
+func complete(objects ...*catalog.Object) error {
+	for _, o := range objects {
+		if o.Creating {
+			return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "%s %q is still being created", o.Kind, o.Name).WithHint("WAIT for it first.")
+		}
+	}
 	return nil
+}
+
+// objectsOf gives the objects with the ids that the catalog has.
+func objectsOf(snap *catalog.Snapshot, ids []uint64) []*catalog.Object {
+	var objects []*catalog.Object
+	for _, id := range ids {
+		if o, ok := snap.Get(id); ok {
+			objects = append(objects, o)
+		}
+	}
+	return objects
 }
 
 // created makes a view that has been filled one like all others.

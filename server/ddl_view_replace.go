@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/streamdb/streamdb/catalog"
@@ -175,8 +174,8 @@ func (r *replacement) plan() ([]*replacedPart, error) {
 	if cur.Query != r.query {
 		return nil, pgerr.Newf(pgerr.SerializationFailure, "could not serialize access due to a concurrent change of materialized view %q", cur.Name)
 	}
-	if cur.Creating {
-		return nil, pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "materialized view %q is still being created", cur.Name).WithHint("WAIT for it first.")
+	if err := complete(cur); err != nil {
+		return nil, err
 	}
 	now, err := r.define(snap, cur)
 	if err != nil {
@@ -264,9 +263,6 @@ func (r *replacement) define(snap *catalog.Snapshot, cur *catalog.Object) (*cata
 	if err := jobOptions(&opts, st, o.Settings); err != nil {
 		return nil, err
 	}
-	if opts.Parallelism, err = strconv.Atoi(o.Settings[settingParallelism]); err != nil {
-		return nil, err
-	}
 	if r.notices, err = d.planInto(snap, &o, st.Query, st.Columns, opts); err != nil {
 		return nil, err
 	}
@@ -297,10 +293,8 @@ func (d *dispatch) planInto(snap *catalog.Snapshot, o *catalog.Object, query *sq
 	if refersToTemporary(snap, q.Relations) != "" {
 		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "materialized views must not use temporary tables or views")
 	}
-	for _, id := range q.Relations {
-		if dep, ok := snap.Get(id); ok && dep.Creating {
-			return nil, pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "materialized view %q is still being created", dep.Name).WithHint("WAIT for it first.")
-		}
+	if err := complete(objectsOf(snap, q.Relations)...); err != nil {
+		return nil, err
 	}
 	o.DependsOn = q.Relations
 	d.keepText(snap, o, query, q.Stars)
@@ -458,8 +452,8 @@ func (t *txn) hidden() map[uint64]*exec.Relation {
 
 // planAgain plans a materialized view or an index anew because what it reads has changed.
 func (d *dispatch) planAgain(snap *catalog.Snapshot, cur *catalog.Object) (*catalog.Object, error) {
-	if cur.Creating {
-		return nil, pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "%s %q is still being created", cur.Kind, cur.Name).WithHint("WAIT for it first.")
+	if err := complete(cur); err != nil {
+		return nil, err
 	}
 	o := *cur
 	o.Rewrites++
@@ -470,20 +464,12 @@ func (d *dispatch) planAgain(snap *catalog.Snapshot, cur *catalog.Object) (*cata
 		}
 		return &o, d.planViewIndex(snap, &o, view)
 	}
-	stmts, err := sql.Parse(o.Query)
+	q, opts, err := d.queryOfView(snap, &o, o.Query)
 	if err != nil {
 		return nil, err
 	}
-	q, ok := stmts[0].(*sql.Query)
-	if !ok {
-		return nil, pgerr.Newf(pgerr.InternalError, "the definition of %q is no query", o.Name)
-	}
-	opts := d.ss.planOptions(snap, nil)
-	opts.SearchPath, opts.Catalog, opts.Relation = o.SearchPath, d.ss.srv.planCatalog(snap, o.SearchPath), o.ID
+	opts.Relation = o.ID
 	if err := jobSettings(&opts, o.Settings); err != nil {
-		return nil, err
-	}
-	if opts.Parallelism, err = strconv.Atoi(o.Settings[settingParallelism]); err != nil {
 		return nil, err
 	}
 	p, err := planner.PlanStream(q, opts)

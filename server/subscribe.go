@@ -162,8 +162,8 @@ func (d *dispatch) startSubscription(st *sql.Subscribe) (*subscription, error) {
 // subscribeRelation reads a table or materialized view where it is.
 func (d *dispatch) subscribeRelation(ctx context.Context, t *subscribed, o exec.SubscribeOptions) (*exec.Subscription, error) {
 	ss := d.ss
-	if t.obj.Creating {
-		return nil, pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "materialized view %q is still being created", t.obj.Name).WithHint("WAIT for it first.")
+	if err := complete(t.obj); err != nil {
+		return nil, err
 	}
 	rels, err := ss.srv.engine.Relations([]uint64{t.obj.ID})
 	if err != nil {
@@ -185,9 +185,6 @@ func (d *dispatch) subscribeQuery(ctx context.Context, t *subscribed, o exec.Sub
 	engine := ss.srv.engine
 	opts := ss.planOptions(ss.snapshot(), nil)
 	opts.Relation = engine.TemporaryID()
-	if opts.Parallelism, err = strconv.Atoi(settings[settingParallelism]); err != nil {
-		return nil, err
-	}
 	if err := jobSettings(&opts, settings); err != nil {
 		return nil, err
 	}
@@ -205,10 +202,8 @@ func (d *dispatch) subscribeQuery(ctx context.Context, t *subscribed, o exec.Sub
 	if err := ss.mayCall(q.Calls); err != nil {
 		return nil, err
 	}
-	for _, id := range q.Relations {
-		if dep, ok := ss.snapshot().Get(id); ok && dep.Creating {
-			return nil, pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "materialized view %q is still being created", dep.Name).WithHint("WAIT for it first.")
-		}
+	if err := complete(objectsOf(ss.snapshot(), q.Relations)...); err != nil {
+		return nil, err
 	}
 	p, err := storedForm(q)
 	if err != nil {

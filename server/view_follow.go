@@ -54,16 +54,10 @@ func (d *dispatch) viewsFollow(tx *catalog.Tx, before *catalog.Snapshot, ids []u
 
 // meaning is the plan of a view's query with all names left out.
 func (d *dispatch) meaning(snap *catalog.Snapshot, v *catalog.Object, text string) (string, error) {
-	stmts, err := sql.Parse(text)
+	q, opts, err := d.queryOfView(snap, v, text)
 	if err != nil {
 		return "", err
 	}
-	q, ok := stmts[0].(*sql.Query)
-	if !ok || len(stmts) != 1 {
-		return "", pgerr.Newf(pgerr.InternalError, "the definition of %q is no query", v.Name)
-	}
-	opts := d.ss.planOptions(snap, nil)
-	opts.SearchPath, opts.Catalog = v.SearchPath, d.ss.srv.planCatalog(snap, v.SearchPath)
 	p, err := planner.PlanQuery(q, opts)
 	if err != nil {
 		return "", err
