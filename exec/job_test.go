@@ -211,7 +211,7 @@ func TestFailedCheckpointWrite(t *testing.T) {
 	viewSet(d, 1)
 	d.checkpoint()
 	d.crash()
-	fp, err := failpoint.Parse("state.delta.write=error(disk full)*2") // one may be of the tables, which go on
+	fp, err := failpoint.Parse("state.delta.write=error(disk full)*3") // those of the tables restart nobody
 	require.NoError(t, err)
 	d.fail = fp
 	d.open()
