@@ -45,7 +45,7 @@ func (r *run) adopt() bool {
 		if from == nil || from.State == nil {
 			return false
 		}
-		if !r.attachKept(a.Kept, from.Epoch) {
+		if !r.attach(from.Epoch, func(in *Relation) bool { return a.Kept.Inputs[in.ID] }) {
 			continue // another checkpoint has been completed meanwhile
 		}
 		err := r.copyState(a.Kept, from)
@@ -62,25 +62,6 @@ func (r *run) adopt() bool {
 
 // adoptAttempts bounds how often a checkpoint is looked for whose files and logs are still there when they are taken.
 const adoptAttempts = 3
-
-// attachKept takes up the logs of what kept operators read behind an epoch, and the others as they are now.
-func (r *run) attachKept(kept *plan.Kept, epoch uint64) bool {
-	for _, in := range r.job.inputs {
-		if !kept.Inputs[in.ID] {
-			r.readers = append(r.readers, in.Log.Join(r.poke))
-			continue
-		}
-		rd, ok := in.Log.Attach(epoch, r.poke)
-		if !ok {
-			r.detach()
-			r.readers = nil
-			return false
-		}
-		r.readers = append(r.readers, rd)
-	}
-	r.feed()
-	return true
-}
 
 // copyState opens the run's state with a copy of the kept operators' tables.
 func (r *run) copyState(kept *plan.Kept, from *checkpoint.JobState) error {

@@ -142,12 +142,8 @@ func (d *testDB) open() {
 			starting = append(starting, j)
 		}
 	}
-	tableEpoch := uint64(0)
-	if js := jobs[TablesID]; js != nil {
-		tableEpoch = js.Epoch
-	}
 	for _, x := range d.indexes {
-		require.NoError(t, d.engine.OpenIndex(x.spec, x.built, tableEpoch))
+		require.NoError(t, d.engine.OpenIndex(x.spec, x.built))
 	}
 	require.NoError(t, d.engine.Replay())
 	d.engine.Start(d.coord)
@@ -377,7 +373,7 @@ func (d *testDB) wait(ch <-chan struct{}, what string) {
 func (d *testDB) describe() string {
 	var b strings.Builder
 	for _, j := range d.engine.Jobs() {
-		fmt.Fprintf(&b, "%s %s published %d closed %d of %d: %v\n", j.Name(), j.Status(), j.published.Load(), j.closed(), d.engine.Epoch(), j.Err())
+		fmt.Fprintf(&b, "%s %s, %d restarts, published %d closed %d of %d: %v\n", j.Name(), j.Status(), j.Restarts(), j.published.Load(), j.closed(), d.engine.Epoch(), j.Err())
 	}
 	return b.String()
 }

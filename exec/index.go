@@ -294,17 +294,18 @@ func (e *Engine) openIndex(spec *IndexSpec) (*Table, *tableIndex, error) {
 
 // OpenIndex makes an index known at a restart, before Replay. built is the epoch at which it was filled: a checkpoint of the tables that is not
 // newer does not have all of it.
-func (e *Engine) OpenIndex(spec *IndexSpec, built, restored uint64) error {
+func (e *Engine) OpenIndex(spec *IndexSpec, built uint64) error {
 	t, x, err := e.openIndex(spec)
 	if err != nil {
 		return err
 	}
+	restored := e.tablesEpoch()
 	if restored <= built {
 		x.stale = true
 		clearPart(x.part)
 	}
 	t.indexes = append(t.indexes, x)
-	t.publish(e.clock.closed.Load(), e.clock.closed.Load())
+	t.publish(restored, restored)
 	return nil
 }
 

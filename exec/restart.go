@@ -26,11 +26,11 @@ func (j *Job) prepare() error {
 	j.mu.Lock()
 	from := j.completed
 	j.mu.Unlock()
-	if from != nil && r.attach(from.Epoch) {
+	if from != nil && r.attach(from.Epoch, everyInput) {
 		copied := *from // the coordinator's own must not change
 		r.from, r.backfill, r.done = &copied, false, from.Epoch
 	} else if !r.adopt() {
-		r.join()
+		r.attach(0, noInput) // nothing can be forgotten
 	}
 	if err := r.restore(); err != nil {
 		return firstError(err, r.discard())
@@ -133,9 +133,14 @@ func (r *run) snapshot() *state.Snapshot {
 	return r.from.State
 }
 
-// attach takes up the inputs' logs after epoch; false when one of them has forgotten what followed.
-func (r *run) attach(epoch uint64) bool {
+// attach takes up the logs of the inputs that continued says after epoch, false when one of them has forgotten what followed, and those of the others as they
+// are now: first finds the epoch from which on these are complete.
+func (r *run) attach(epoch uint64, continued func(*Relation) bool) bool {
 	for _, in := range r.job.inputs {
+		if !continued(in) {
+			r.readers = append(r.readers, in.Log.Join(r.poke))
+			continue
+		}
 		rd, ok := in.Log.Attach(epoch, r.poke)
 		if !ok {
 			r.detach()
@@ -148,13 +153,8 @@ func (r *run) attach(epoch uint64) bool {
 	return true
 }
 
-// join takes up the inputs' logs as they are now; first finds the epoch from which on they are complete.
-func (r *run) join() {
-	for _, in := range r.job.inputs {
-		r.readers = append(r.readers, in.Log.Join(r.poke))
-	}
-	r.feed()
-}
+func everyInput(*Relation) bool { return true }
+func noInput(*Relation) bool    { return false }
 
 // feed tells the job of the run's readers.
 func (r *run) feed() {

@@ -52,8 +52,8 @@ func (s *Server) indexSpec(snap snapshotView, x, table *catalog.Object) (*exec.I
 	return spec, nil
 }
 
-// openIndex makes an index of a table known at a restart; restored is the epoch of the tables' checkpoint.
-func (s *Server) openIndex(x *catalog.Object, restored uint64) error {
+// openIndex makes an index of a table known at a restart.
+func (s *Server) openIndex(x *catalog.Object) error {
 	snap := s.catalog.Snapshot()
 	table, ok := snap.Get(x.Index.Table)
 	if !ok || x.Plan != nil {
@@ -63,7 +63,7 @@ func (s *Server) openIndex(x *catalog.Object, restored uint64) error {
 	if err != nil {
 		return err
 	}
-	return s.engine.OpenIndex(spec, x.Index.Built, restored)
+	return s.engine.OpenIndex(spec, x.Index.Built)
 }
 
 // accessMethod checks USING of an index.

@@ -345,7 +345,7 @@ func (s *Server) restore(ctx context.Context, m *checkpoint.Manifest) error {
 	for _, o := range objects {
 		switch {
 		case o.Kind == catalog.Index && o.Plan == nil:
-			if err := s.openIndex(o, tableEpoch); err != nil {
+			if err := s.openIndex(o); err != nil {
 				return fmt.Errorf("index %s: %w", o.Name, err)
 			}
 		case o.Kind == catalog.Table:
