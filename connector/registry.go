@@ -1,6 +1,7 @@
 package connector
 
 import (
+	"errors"
 	"slices"
 	"sort"
 	"strings"
@@ -188,6 +189,10 @@ func checkOptions(of string, known []Option, given map[string]string) error {
 			continue
 		}
 		if err := o.Check(given[k]); err != nil {
+			var words pgerr.NotOneOf
+			if errors.As(err, &words) {
+				return words.Option(k, given[k])
+			}
 			e := pgerr.Wrap(pgerr.InvalidParameterValue, err, "invalid value for option \"%s\"", k)
 			if h := pgerr.From(err).Hint; h != "" {
 				return e.WithHint("%s", h)

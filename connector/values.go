@@ -36,7 +36,7 @@ func CheckOneOf(words ...string) func(string) error {
 				return nil
 			}
 		}
-		return pgerr.Newf(pgerr.InvalidParameterValue, "\"%s\" is not one of %s", s, strings.Join(words, ", "))
+		return pgerr.NotOneOf(words)
 	}
 }
 

@@ -30,12 +30,11 @@ func (d *dispatch) alterViewOptions(x *sql.AlterAction, o *catalog.Object) error
 			return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "parameter %q of a materialized view cannot be changed", st.name).At(opt.Pos).
 				WithHint("DROP the view and CREATE it anew.")
 		}
-		value := opt.Value
-		if x.Kind == sql.AlterReset {
-			value = d.ss.vars.get(st.name)
-		}
-		if value, err = st.normalise(value); err != nil {
-			return atPos(err, opt.ValuePos)
+		value := d.ss.vars.get(st.name)
+		if x.Kind != sql.AlterReset {
+			if value, err = st.option(opt); err != nil {
+				return err
+			}
 		}
 		if st.name == settingParallelism && value == "0" {
 			value = strconv.Itoa(defaultParallelism())

@@ -154,11 +154,9 @@ func (d *dispatch) viewOptions(opts []sql.Option) (settings map[string]string, g
 	background = v.get("background_ddl") == "on"
 	for _, o := range opts {
 		if strings.EqualFold(o.Name, "background") {
-			b, err := boolean(o.Value)
-			if err != nil {
-				return nil, nil, false, pgerr.Newf(pgerr.InvalidParameterValue, "invalid value for option \"background\": %q", o.Value).At(o.ValuePos)
+			if background, err = boolOption(o); err != nil {
+				return nil, nil, false, err
 			}
-			background = b == "on"
 			continue
 		}
 		st, err := v.srv.table.find(o.Name)
@@ -166,8 +164,8 @@ func (d *dispatch) viewOptions(opts []sql.Option) (settings map[string]string, g
 			return nil, nil, false, pgerr.Newf(pgerr.InvalidParameterValue, "unrecognized parameter %q", o.Name).At(o.Pos).
 				WithHint("A materialized view knows: allowed_lateness, background, late_rows, parallelism, on_error, retention, retention_size, state.backend.type, state_ttl.")
 		}
-		if settings[st.name], err = st.normalise(o.Value); err != nil {
-			return nil, nil, false, atPos(err, o.ValuePos)
+		if settings[st.name], err = st.option(o); err != nil {
+			return nil, nil, false, err
 		}
 		given = withOption(given, st.name, true)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/pgwire"
 	"github.com/streamdb/streamdb/planner"
+	"github.com/streamdb/streamdb/sql"
 	"github.com/streamdb/streamdb/state"
 	"github.com/streamdb/streamdb/types"
 )
@@ -144,7 +145,7 @@ func oneOf(values ...string) func(string) (string, error) {
 				return v, nil
 			}
 		}
-		return "", fmt.Errorf("available values: %s", strings.Join(values, ", "))
+		return "", pgerr.NotOneOf(values)
 	}
 }
 
@@ -383,8 +384,11 @@ func isolation(s string) (string, error) {
 }
 
 func backend(s string) (string, error) {
-	b, err := state.ParseBackend(s)
-	return string(b), err
+	b, err := state.ParseBackend(strings.ToLower(s))
+	if err != nil {
+		return "", pgerr.NotOneOf{string(state.BackendPebble), string(state.BackendMemory)}
+	}
+	return string(b), nil
 }
 
 func timeZone(s string) (string, error) {
@@ -510,6 +514,43 @@ func (s *setting) normalise(v string) (string, error) {
 		return "", pgerr.Newf(pgerr.InvalidParameterValue, "invalid value for parameter %q: %q", s.name, v).WithHint("%s.", capital(err.Error()))
 	}
 	return n, nil
+}
+
+// option is the normalised value that an option of a relation gives the setting; errors are those of PostgreSQL's options, not of its settings.
+func (s *setting) option(o sql.Option) (string, error) {
+	value := optionText(o)
+	n, err := s.check(value)
+	var words pgerr.NotOneOf
+	var out *rangeError
+	switch {
+	case err == nil:
+		return n, nil
+	case errors.As(err, &words):
+		return "", words.Option(s.name, value).At(o.ValuePos)
+	case errors.As(err, &out):
+		return "", pgerr.Newf(pgerr.InvalidParameterValue, "value %s out of bounds for option %q", out.value, s.name).At(o.ValuePos).
+			WithDetail("Valid values are between \"%s\" and \"%s\".", out.low, out.high)
+	}
+	_, err = s.normalise(value)
+	return "", atPos(err, o.ValuePos)
+}
+
+// boolOption is the value of a Boolean option of a relation.
+func boolOption(o sql.Option) (bool, error) {
+	value := optionText(o)
+	b, err := boolean(value)
+	if err != nil {
+		return false, pgerr.Newf(pgerr.InvalidParameterValue, "invalid value for boolean option %q: %s", strings.ToLower(o.Name), value).At(o.ValuePos)
+	}
+	return b == "on", nil
+}
+
+// optionText is the value of an option; one without a value is true.
+func optionText(o sql.Option) string {
+	if o.NoValue {
+		return "true"
+	}
+	return o.Value
 }
 
 func capital(s string) string {

@@ -102,10 +102,7 @@ func once(opts []sql.Option) error {
 }
 
 func (p storageParameter) check(name string, o sql.Option) error {
-	value := o.Value
-	if o.NoValue {
-		value = "true"
-	}
+	value := optionText(o)
 	invalid := func(kind string) error {
 		return pgerr.Newf(pgerr.InvalidParameterValue, "invalid value for %s option %q: %s", kind, name, value)
 	}
@@ -129,7 +126,7 @@ func (p storageParameter) check(name string, o sql.Option) error {
 		}
 	case parameterOnOffAuto:
 		if _, err := boolean(value); err != nil && !strings.EqualFold(value, "auto") {
-			return pgerr.Newf(pgerr.InvalidParameterValue, "invalid value for enum option %q: %s", name, value).WithDetail("Valid values are \"on\", \"off\", and \"auto\".")
+			return pgerr.NotOneOf{"on", "off", "auto"}.Option(name, value)
 		}
 	default:
 		if _, err := boolean(value); err != nil {

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -99,23 +100,20 @@ func (d *dispatch) optionsFit(o *catalog.Object) error {
 func (d *dispatch) tableOption(name string, opt sql.Option, reset bool) (string, error) {
 	switch name {
 	case optionOnConflict:
-		switch mode := strings.ToLower(opt.Value); {
-		case reset:
+		if reset {
 			return "", nil
-		case mode == planner.ConflictOverwrite, mode == planner.ConflictIgnore, mode == planner.ConflictIfNotNull:
+		}
+		words := pgerr.NotOneOf{planner.ConflictOverwrite, planner.ConflictIgnore, planner.ConflictIfNotNull}
+		if mode := strings.ToLower(opt.Value); slices.Contains(words, mode) {
 			return mode, nil
 		}
-		return "", pgerr.Newf(pgerr.InvalidParameterValue, "invalid value for parameter %q: %q", name, opt.Value).At(opt.ValuePos).
-			WithHint("Available values: %s, %s, %s.", planner.ConflictOverwrite, planner.ConflictIgnore, planner.ConflictIfNotNull)
+		return "", words.Option(name, optionText(opt)).At(opt.ValuePos)
 	case optionAppendOnly:
 		if reset {
 			return "", nil
 		}
-		on, err := boolean(opt.Value)
-		if err != nil {
-			return "", pgerr.Newf(pgerr.InvalidParameterValue, "parameter %q requires a Boolean value", name).At(opt.ValuePos)
-		}
-		return strconv.FormatBool(on == "on"), nil
+		on, err := boolOption(opt)
+		return strconv.FormatBool(on), err
 	}
 	st, err := d.ss.srv.settings.table.find(name)
 	if err != nil {
@@ -124,11 +122,7 @@ func (d *dispatch) tableOption(name string, opt sql.Option, reset bool) (string,
 	if reset {
 		return d.ss.vars.get(name), nil
 	}
-	if opt.NoValue {
-		return "", pgerr.Newf(pgerr.InvalidParameterValue, "parameter %q needs a value", name).At(opt.Pos)
-	}
-	value, err := st.normalise(opt.Value)
-	return value, atPos(err, opt.ValuePos)
+	return st.option(opt)
 }
 
 // defaultOptions gives a new table what the session's settings say.

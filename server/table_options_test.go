@@ -129,3 +129,72 @@ func TestExplainShowsWhatAnInsertDoesWithConflicts(t *testing.T) {
 	require.Equal(t, []string{"Insert on u", "  Conflict Resolution: UPDATE", "  Conflict Arbiter Indexes: u_pkey"}, plan("INSERT INTO u VALUES (1, 1)"))
 	require.Contains(t, s.row("EXPLAIN (FORMAT json, COSTS off) INSERT INTO u VALUES (1, 1)"), `"Conflict Arbiter Indexes": ["u_pkey"]`)
 }
+
+// TestOptionsWithBadValues: options of relations report a bad value as PostgreSQL does, whatever their relation and statement.
+func TestOptionsWithBadValues(t *testing.T) {
+	s := open(t).connect()
+	s.must("CREATE TABLE t (id int PRIMARY KEY)", "CREATE MATERIALIZED VIEW m AS SELECT id FROM t")
+	for _, c := range []struct{ option, message, detail string }{
+		{"on_conflict = maybe", `invalid value for enum option "on_conflict": maybe`, `Valid values are "overwrite", "ignore", and "do_update_if_not_null".`},
+		{"on_conflict", `invalid value for enum option "on_conflict": true`, `Valid values are "overwrite", "ignore", and "do_update_if_not_null".`},
+		{"append_only = maybe", `invalid value for boolean option "append_only": maybe`, ""},
+		{"vacuum_index_cleanup = maybe", `invalid value for enum option "vacuum_index_cleanup": maybe`, `Valid values are "on", "off", and "auto".`},
+		{"retention", `invalid value for parameter "retention": "true"`, ""},
+	} {
+		for _, stmt := range []string{"CREATE TABLE t2 (id int PRIMARY KEY) WITH (%s)", "ALTER TABLE t SET (%s)"} {
+			require.Equal(t, c.detail, s.fails(fmt.Sprintf(stmt, c.option), "22023", c.message).Detail, c.option)
+		}
+	}
+	for _, c := range []struct{ option, message, detail string }{
+		{"on_error = 'Maybe'", `invalid value for enum option "on_error": Maybe`, `Valid values are "divert" and "raise".`},
+		{"parallelism = 1000", `value 1000 out of bounds for option "parallelism"`, `Valid values are between "0" and "128".`},
+		{"late_rows = maybe", `invalid value for enum option "late_rows": maybe`, `Valid values are "keep" and "drop".`},
+		{"state.backend.type = maybe", `invalid value for enum option "state.backend.type": maybe`, `Valid values are "pebble" and "memory".`},
+		{"background = maybe", `invalid value for boolean option "background": maybe`, ""},
+	} {
+		stmts := []string{"CREATE MATERIALIZED VIEW n WITH (%s) AS SELECT id FROM t", "CREATE OR REPLACE MATERIALIZED VIEW m WITH (%s) AS SELECT id FROM t"}
+		if strings.HasPrefix(c.option, "on_error") || strings.HasPrefix(c.option, "parallelism") {
+			stmts = append(stmts, "ALTER MATERIALIZED VIEW m SET (%s)")
+		}
+		for _, stmt := range stmts {
+			require.Equal(t, c.detail, s.fails(fmt.Sprintf(stmt, c.option), "22023", c.message).Detail, c.option)
+		}
+	}
+	for _, c := range []struct{ with, message, detail string }{
+		{"connector = 'nexmark', nexmark.table.type = 'Bet'", `invalid value for enum option "nexmark.table.type": Bet`, `Valid values are "Person", "Auction", "Bid", and "Event".`},
+		{"connector = 'datagen', fields.a.kind = 'odd'", `invalid value for enum option "fields.a.kind": odd`, `Valid values are "sequence" and "random".`},
+	} {
+		require.Equal(t, c.detail, s.fails("CREATE SOURCE s (a int) WITH ("+c.with+")", "22023", c.message).Detail, c.with)
+	}
+	s.fails("SET on_error = maybe", "22023", `invalid value for parameter "on_error": "maybe"`)
+}
+
+// TestTagsOfInsertsInConflict: the tag counts rows that came in or were changed, those that a table's own on_conflict changes as those of the clause.
+func TestTagsOfInsertsInConflict(t *testing.T) {
+	s := open(t).connect()
+	for i, c := range []struct {
+		option, clause string
+		tags           [3]string // the first two bring a key twice each
+	}{
+		{"", "ON CONFLICT DO NOTHING", [3]string{"INSERT 0 2", "INSERT 0 1", "INSERT 0 0"}},
+		{"", "ON CONFLICT (id) DO UPDATE SET v = excluded.v WHERE t.v <> excluded.v", [3]string{"", "", "INSERT 0 0"}},
+		{"", "ON CONFLICT (id) DO UPDATE SET v = excluded.v", [3]string{"", "", "INSERT 0 2"}},
+		{"ON CONFLICT IGNORE", "", [3]string{"INSERT 0 2", "INSERT 0 1", "INSERT 0 0"}},
+		{"ON CONFLICT OVERWRITE", "", [3]string{"INSERT 0 3", "INSERT 0 3", "INSERT 0 2"}},
+		{"WITH (on_conflict = do_update_if_not_null)", "", [3]string{"INSERT 0 3", "INSERT 0 3", "INSERT 0 2"}},
+	} {
+		name := fmt.Sprint("t", i)
+		s.must("CREATE TABLE " + name + " (id int PRIMARY KEY, v int) " + c.option)
+		for k, rows := range []string{"(1, 1), (2, 2), (1, 3)", "(1, 3), (1, 4), (3, 1)", "(1, 4), (2, 2)"} {
+			q := "INSERT INTO " + name + " AS t VALUES " + rows + " " + c.clause
+			if c.tags[k] == "" {
+				s.fails(q, "21000", "ON CONFLICT DO UPDATE command cannot affect row a second time")
+				s.must("INSERT INTO " + name + " AS t VALUES (1, 4), (2, 2) ON CONFLICT DO NOTHING")
+				continue
+			}
+			tag, err := s.Exec(s.d.ctx, q)
+			require.NoError(t, err, q)
+			require.Equal(t, c.tags[k], tag.String(), "%s, %s", c.option, q)
+		}
+	}
+}

@@ -105,8 +105,7 @@ func kindOf(cfg *connector.SourceConfig) (int, error) {
 			return k, nil
 		}
 	}
-	return 0, pgerr.Newf(pgerr.InvalidParameterValue, "invalid value for option \"%s\": \"%s\"", optTable, t).
-		WithHint("Use Person, Auction or Bid, or leave it out for one table of all events.")
+	return 0, pgerr.NotOneOf(tables()).Option(optTable, t)
 }
 
 // Schema implements connector.Connector: declared columns must be among the generated ones, with their types.
