@@ -467,7 +467,13 @@ func (s *selecting) finish() (*bound, error) {
 	}
 	for i := range s.items {
 		it := &s.items[i]
-		it.id = idOf(it.name, it.e)
+		if it.e.Kind == expr.Const && it.e.Type.OID == types.OIDUnknown {
+			// Each untyped constant gets the type that its place asks for.
+			it.id = b.md.add(it.name, it.e.Type)
+			p.cols, p.exprs = append(p.cols, it.id), append(p.exprs, it.e)
+		} else {
+			it.id = idOf(it.name, it.e)
+		}
 		r.cols = append(r.cols, outCol{it.name, it.id})
 	}
 	visible := len(p.cols)
