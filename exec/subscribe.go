@@ -217,9 +217,11 @@ func (s *Subscription) awaitWhole(ctx context.Context, f *historyFeed) (n int64,
 
 // from begins with what was pinned.
 func (s *Subscription) from(p *Pinned) error {
-	s.version, s.done, s.through = p.Versions[s.rel.ID], p.Epoch, p.Epoch
-	if s.o.UpTo < s.done {
-		return pgerr.Newf(pgerr.InvalidParameterValue, "UP TO %d is before the first epoch of the subscription, %d", s.o.UpTo, s.done)
+	s.version = p.Versions[s.rel.ID]
+	s.done = min(p.Epoch, s.o.UpTo) // the content has been the same since its last change
+	s.through = s.done
+	if first := s.version.Epoch; s.done < first {
+		return pgerr.Newf(pgerr.InvalidParameterValue, "UP TO %d is before the first epoch of the subscription, %d", s.done, first)
 	}
 	if !s.o.Snapshot {
 		s.endSnapshot()

@@ -154,6 +154,34 @@ func TestSubscribeStreamsOverCopyUntilUpTo(t *testing.T) {
 	s.fails("SUBSCRIBE t AS OF 100000000", "22023", "")
 }
 
+// TestSubscribeUpToAnEpochThatIsOver: an epoch since the last change is a last epoch like a later one; with it the subscription has ended.
+func TestSubscribeUpToAnEpochThatIsOver(t *testing.T) {
+	d := open(t)
+	s := d.connect()
+	s.must("CREATE TABLE t (id int PRIMARY KEY)", "CREATE TABLE k (id int PRIMARY KEY) WITH (retention = '1h')",
+		"CREATE MATERIALIZED VIEW m AS SELECT id FROM t", "INSERT INTO t VALUES (1), (2)", "INSERT INTO k VALUES (1), (2)")
+	for _, name := range []string{"t", "k", "m"} {
+		s.must("FLUSH", "DECLARE e CURSOR WITH HOLD FOR SUBSCRIBE "+name+" WITH (SNAPSHOT = false, PROGRESS)")
+		up, _, _ := strings.Cut(s.row("FETCH 1 FROM e WITH (timeout = '10s')"), "|")
+		s.must("CLOSE e", "INSERT INTO t VALUES (0)", "DELETE FROM t WHERE id = 0", "FLUSH")
+		switch name {
+		case "t":
+			s.fails("SUBSCRIBE t UP TO "+up, "22023", "")
+		case "k":
+			require.ElementsMatch(t, []string{up + "|1|1", up + "|1|2"}, s.rows("SUBSCRIBE k UP TO "+up))
+		}
+		s.must("FLUSH", "DECLARE e CURSOR WITH HOLD FOR SUBSCRIBE "+name+" WITH (SNAPSHOT = false, PROGRESS)")
+		up, _, _ = strings.Cut(s.row("FETCH 1 FROM e WITH (timeout = '10s')"), "|")
+		s.must("CLOSE e", "FLUSH")
+		require.ElementsMatch(t, []string{up + "|1|1", up + "|1|2"}, s.rows("SUBSCRIBE "+name+" UP TO "+up), name)
+		require.Equal(t, []string{}, s.rows("SUBSCRIBE "+name+" WITH (SNAPSHOT = false) UP TO "+up), name)
+		require.Equal(t, []string{up + "|t|NULL|NULL"}, s.rows("SUBSCRIBE "+name+" WITH (SNAPSHOT = false, PROGRESS) UP TO "+up), name)
+		require.Equal(t, []string{}, s.rows("SUBSCRIBE "+name+" AS OF "+up+" UP TO "+up), name)
+		require.Equal(t, []string{}, s.rows("SUBSCRIBE "+name+" UP TO "+up+" AS OF "+up), name)
+		s.fails("SUBSCRIBE "+name+" UP TO "+up+" UP TO "+up, "42601", "")
+	}
+}
+
 func TestSubscribeIsCancelled(t *testing.T) {
 	d := open(t)
 	w := d.connect()

@@ -157,7 +157,7 @@ type Declare struct {
 	Subscribe   *Subscribe // instead of Query
 }
 
-// Subscribe is SUBSCRIBE [TO] name | (query) [WITH (..)] [AS OF epoch] [UP TO epoch].
+// Subscribe is SUBSCRIBE [TO] name | (query) [WITH (..)] [AS OF epoch] [UP TO epoch], the last two in any order.
 type Subscribe struct {
 	Base
 	Name       Name   // when there is no Query

@@ -172,13 +172,16 @@ func (p *parser) subscribe() *Subscribe {
 	if p.Is("with") {
 		s.Options = p.options()
 	}
-	if p.Accept("as", "of") {
-		s.AsOf = p.epoch()
+	for {
+		switch {
+		case s.AsOf == nil && p.Accept("as", "of"):
+			s.AsOf = p.epoch()
+		case s.UpTo == nil && p.Accept("up", "to"):
+			s.UpTo = p.epoch()
+		default:
+			return s
+		}
 	}
-	if p.Accept("up", "to") {
-		s.UpTo = p.epoch()
-	}
-	return s
 }
 
 func (p *parser) epoch() *Epoch {
