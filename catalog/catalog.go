@@ -86,17 +86,18 @@ type Object struct {
 	Layout     *Layout           `json:"layout,omitempty"`      // of stored rows; nil: those of the columns in their order
 	Query      string            `json:"query,omitempty"`       // views: the defining query
 	SearchPath []string          `json:"search_path,omitempty"` // in force when it was created
-	Definition string            `json:"definition,omitempty"`  // the statement as given
 	Source     *SourceDef        `json:"source,omitempty"`
 	Plan       json.RawMessage   `json:"plan,omitempty"` // of a job; never derived again
 	Settings   map[string]string `json:"settings,omitempty"`
 	Options    []string          `json:"options,omitempty"` // names of the settings that a statement gave: pg_class.reloptions
 	DependsOn  []uint64          `json:"depends_on,omitempty"`
 	AppendOnly bool              `json:"append_only,omitempty"`
-	Paused     bool              `json:"paused,omitempty"`   // by PAUSE, until RESUME
-	Job        uint64            `json:"job,omitempty"`      // of a view whose query was replaced: the id of its job, 0 = the view's own
-	Creating   bool              `json:"creating,omitempty"` // a view that has not caught up: dropped at restart unless it runs in the background
-	Comment    string            `json:"comment,omitempty"`
+	// EmitOnClose of a view: its query ends with EMIT ON WINDOW CLOSE, which is no part of Query.
+	EmitOnClose bool   `json:"emit_on_close,omitempty"`
+	Paused      bool   `json:"paused,omitempty"`   // by PAUSE, until RESUME
+	Job         uint64 `json:"job,omitempty"`      // of a view whose query was replaced: the id of its job, 0 = the view's own
+	Creating    bool   `json:"creating,omitempty"` // a view that has not caught up: dropped at restart unless it runs in the background
+	Comment     string `json:"comment,omitempty"`
 	// ConstraintComment is about the constraint that an index holds, or a table's primary key; KeyComment about that key's index.
 	ConstraintComment string `json:"constraint_comment,omitempty"`
 	KeyComment        string `json:"key_comment,omitempty"`

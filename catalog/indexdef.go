@@ -12,10 +12,11 @@ func IndexKeyText(k IndexKey, table *Object) string {
 	if k.Column >= 0 {
 		return functions.QuoteIdent(table.Columns[k.Column].Name)
 	}
-	if isCall(k.Expr) {
-		return k.Expr
+	e := bare(k.Expr)
+	if isCall(e) {
+		return e
 	}
-	return "(" + k.Expr + ")"
+	return "(" + e + ")"
 }
 
 // isCall reports whether the expression is one function call and nothing else.
@@ -209,9 +210,9 @@ func (x *index) definition(pretty bool) string {
 		b.WriteString(" NULLS NOT DISTINCT")
 	}
 	if x.def.Where != "" {
-		where := x.def.Where
+		where := bare(x.def.Where)
 		if !pretty {
-			where = parenthesized(where)
+			where = "(" + where + ")"
 		}
 		b.WriteString(" WHERE " + where)
 	}

@@ -198,6 +198,9 @@ func (s *Snapshot) viewDefinition(o *Object, path []string) string {
 	if !slices.Equal(path, o.SearchPath) {
 		text = sql.Qualified(text, func(use sql.Use, name string) string { return s.schemaOf(use, name, o, path) })
 	}
+	if o.EmitOnClose {
+		text += " EMIT ON WINDOW CLOSE"
+	}
 	return " " + text + ";"
 }
 
@@ -326,6 +329,14 @@ func parenthesized(s string) string {
 				return "(" + s + ")"
 			}
 		}
+	}
+	return s
+}
+
+// bare is an expression without the parentheses around all of it.
+func bare(s string) string {
+	for s = strings.TrimSpace(s); strings.HasPrefix(s, "(") && parenthesized(s) == s; {
+		s = strings.TrimSpace(s[1 : len(s)-1])
 	}
 	return s
 }

@@ -376,7 +376,6 @@ func (d *dispatch) renameColumn(o *catalog.Object, x *sql.AlterAction) error {
 	before := d.ss.snapshot()
 	if o.Kind == catalog.View || o.Kind == catalog.MaterializedView {
 		c.Query = d.namedText(before, &c, c.Query)
-		c.Definition = definitionOf(&c)
 	}
 	return d.ss.update(func(tx *catalog.Tx) error {
 		for _, o := range append(indexes, &c) {

@@ -392,7 +392,7 @@ func (d *dispatch) createTable(st *sql.CreateTable) error {
 	if len(st.Watermarks) > 0 {
 		return pgerr.Newf(pgerr.FeatureNotSupported, "watermarks on tables are not supported").At(st.Watermarks[0].Pos).WithHint("Define the watermark on a source.")
 	}
-	o := &catalog.Object{Kind: catalog.Table, Schema: schema, Name: st.Name.Name, Definition: st.SourceText()}
+	o := &catalog.Object{Kind: catalog.Table, Schema: schema, Name: st.Name.Name}
 	o.Temporary = catalog.IsTemporarySchema(schema)
 	d.defaultOptions(o)
 	clauseOptions(o, &st.TableDef)
@@ -505,7 +505,7 @@ func (d *dispatch) createTableAs(st *sql.CreateTableAs) error {
 	if err != nil {
 		return err
 	}
-	o := &catalog.Object{Kind: catalog.Table, Schema: schema, Name: st.Name.Name, Definition: st.SourceText(), Temporary: catalog.IsTemporarySchema(schema)}
+	o := &catalog.Object{Kind: catalog.Table, Schema: schema, Name: st.Name.Name, Temporary: catalog.IsTemporarySchema(schema)}
 	d.defaultOptions(o)
 	if err := d.tableOptions(o, st.Options, false); err != nil {
 		return err

@@ -122,7 +122,7 @@ func (d *dispatch) createIndex(st *sql.CreateIndex) error {
 		return pgerr.Newf(pgerr.FeatureNotSupported, "DISTRIBUTED BY of an index is not supported").At(st.DistributeBy[0].Pos)
 	}
 	x := &catalog.Object{
-		Kind: catalog.Index, Schema: table.Schema, Name: st.Name.Name, Definition: st.SourceText(), SearchPath: d.ss.vars.storedPath(), Temporary: table.Temporary,
+		Kind: catalog.Index, Schema: table.Schema, Name: st.Name.Name, SearchPath: d.ss.vars.storedPath(), Temporary: table.Temporary,
 		Index: &catalog.IndexDef{Table: table.ID, Unique: st.Unique, NullsNotDistinct: st.NullsNotDistinct},
 	}
 	if x.Index.Method, err = accessMethod(st); err != nil {

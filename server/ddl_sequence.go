@@ -173,7 +173,7 @@ func (d *dispatch) createSequence(st *sql.CreateSequence) error {
 		return err
 	}
 	o := &catalog.Object{
-		Kind: catalog.Sequence, Schema: schema, Name: st.Name.Name, Definition: st.SourceText(), Columns: sequenceColumns(), Sequence: newSequenceDef(types.Int8),
+		Kind: catalog.Sequence, Schema: schema, Name: st.Name.Name, Columns: sequenceColumns(), Sequence: newSequenceDef(types.Int8),
 		Temporary: catalog.IsTemporarySchema(schema),
 	}
 	ch, err := d.sequenceOptions(o.Sequence, st.Options, true, false)
@@ -333,7 +333,6 @@ func (d *dispatch) ownSequence(tx *catalog.Tx, table *catalog.Object, column int
 	}
 	o.ID = tx.NextID()
 	o.Sequence.OwnerTable, o.Sequence.OwnerColumn = table.ID, column
-	o.Definition = "CREATE SEQUENCE " + qualified(o)
 	if err := tx.Add(o); err != nil {
 		return nil, err
 	}

@@ -35,7 +35,7 @@ func (d *dispatch) createSource(st *sql.CreateSource) error {
 	if done, err := d.exists(schema, st.Name, st.IfNotExists, "CREATE SOURCE"); done || err != nil {
 		return err
 	}
-	o := &catalog.Object{Kind: catalog.Source, Schema: schema, Name: st.Name.Name, Definition: st.SourceText(), AppendOnly: true}
+	o := &catalog.Object{Kind: catalog.Source, Schema: schema, Name: st.Name.Name, AppendOnly: true}
 	if _, err := d.columnsOf(&st.TableDef, o); err != nil {
 		return err
 	}

@@ -42,6 +42,9 @@ func (d *dispatch) createView(st *sql.CreateView) error {
 	if l := st.Query.Locking(); l != "" {
 		return pgerr.Newf(pgerr.FeatureNotSupported, "%s is not supported in views", l)
 	}
+	if st.Query.EmitOnWindowClose {
+		return pgerr.Newf(pgerr.FeatureNotSupported, "EMIT ON WINDOW CLOSE is of materialized views only").At(st.Query.Start)
+	}
 	if len(st.Query.Changes) > 0 {
 		return pgerr.Newf(pgerr.FeatureNotSupported, "views must not contain data-modifying statements in WITH")
 	}
@@ -59,7 +62,7 @@ func (d *dispatch) createView(st *sql.CreateView) error {
 	}
 	o := &catalog.Object{
 		Kind: catalog.View, Schema: schema, Name: st.Name.Name, Query: queryText(st.Query), SearchPath: d.ss.vars.storedPath(),
-		Definition: st.SourceText(), DependsOn: q.Relations, Temporary: catalog.IsTemporarySchema(schema),
+		DependsOn: q.Relations, Temporary: catalog.IsTemporarySchema(schema),
 	}
 	if !exists && !o.Temporary && st.Name.Schema == "" && refersToTemporary(d.ss.snapshot(), q.Relations) != "" {
 		if err := d.ss.notice("NOTICE", pgerr.SuccessfulCompletion, "view %q will be a temporary view", o.Name); err != nil {
@@ -83,9 +86,6 @@ func (d *dispatch) createView(st *sql.CreateView) error {
 		return pgerr.Newf(pgerr.InvalidObjectDefinition, "infinite recursion detected in rules for relation %q", old.Name)
 	}
 	d.keepText(d.ss.snapshot(), o, st.Query, q.Stars)
-	if st.Recursive {
-		o.Definition = definitionOf(o)
-	}
 	err = d.ss.update(func(tx *catalog.Tx) error {
 		if !exists {
 			withSchema(tx, o)
@@ -218,7 +218,7 @@ func (d *dispatch) createMaterializedView(st *sql.CreateMaterializedView) error 
 	}
 	o := &catalog.Object{
 		Kind: catalog.MaterializedView, Schema: schema, Name: st.Name.Name, Query: queryText(st.Query), SearchPath: d.ss.vars.storedPath(),
-		Definition: st.SourceText(), Settings: settings, Options: given, Creating: true,
+		EmitOnClose: st.EmitOnWindowClose, Settings: settings, Options: given, Creating: true,
 	}
 	var notices []*pgerr.Error
 	if err := d.ss.update(func(tx *catalog.Tx) error {

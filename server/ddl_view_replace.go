@@ -243,6 +243,7 @@ func (r *replacement) define(snap *catalog.Snapshot, cur *catalog.Object) (*cata
 	d, st := r.d, r.st
 	o := *cur
 	o.Query, o.SearchPath, o.Columns, o.Rewrites = queryText(st.Query), d.ss.vars.storedPath(), nil, cur.Rewrites+1
+	o.EmitOnClose = st.EmitOnWindowClose
 	o.Settings = maps.Clone(cur.Settings)
 	delete(o.Settings, settingBackground)
 	given, names, background, err := d.viewOptions(st.Options)
@@ -271,7 +272,6 @@ func (r *replacement) define(snap *catalog.Snapshot, cur *catalog.Object) (*cata
 			o.Columns[i].Comment, o.Columns[i].ACL = cur.Columns[k].Comment, cur.Columns[k].ACL
 		}
 	}
-	o.Definition = definitionOf(&o)
 	return &o, nil
 }
 

@@ -65,7 +65,11 @@ func (d *dispatch) show(st *sql.Show) error {
 		if !ok {
 			return undefinedRelation(st.Target)
 		}
-		return d.rows(cols, [][]types.Datum{{text(o.Schema + "." + o.Name), text(o.Definition)}}, "SHOW")
+		if string(o.Kind) != string(st.Object) {
+			return pgerr.Newf(pgerr.WrongObjectType, "%q is not %s %s", o.Name, article(string(st.Object)), st.Object).At(st.Target.Pos)
+		}
+		info := catalog.Info{Snap: d.ss.snapshot()}
+		return d.rows(cols, [][]types.Datum{{text(o.Schema + "." + o.Name), text(info.CreateStatement(o, d.ss.vars.searchPath()))}}, "SHOW")
 	case sql.ShowColumns:
 		o, ok := d.ss.resolve(st.Target)
 		if !ok {
@@ -140,13 +144,14 @@ func (d *dispatch) showObjects(st *sql.Show, cols types.Schema) error {
 
 func (s *Server) jobRows() [][]types.Datum {
 	snap := s.catalog.Snapshot()
+	info := &catalog.Info{Snap: snap}
 	var rows [][]types.Datum
 	for _, o := range snap.Objects() {
 		j, ok := s.engine.Job(o.ID)
 		if !ok {
 			continue
 		}
-		rows = append(rows, jobRow(o.ID, o.Definition, j, o.Creating))
+		rows = append(rows, jobRow(o.ID, info.CreateStatement(o, o.SearchPath), j, o.Creating))
 	}
 	for _, j := range s.engine.Jobs() {
 		if j.Hidden() {

@@ -37,7 +37,6 @@ func (d *dispatch) viewsFollow(tx *catalog.Tx, before *catalog.Snapshot, ids []u
 			if text = d.namedText(tx.Snapshot(), now, text); text != now.Query {
 				c := *now
 				c.Query = text
-				c.Definition = definitionOf(&c)
 				if err := tx.Replace(&c); err != nil {
 					return err
 				}
@@ -107,20 +106,4 @@ func renamedIn(text, from, to string, calls bool) string {
 		at = t.End
 	}
 	return b.String() + text[at:]
-}
-
-// definitionOf prints the statement that makes a view again.
-func definitionOf(o *catalog.Object) string {
-	names := visibleNames(o)
-	for i := range names {
-		names[i] = sql.QuoteIdent(names[i])
-	}
-	with := ""
-	for i, n := range o.Options {
-		with += [...]string{" WITH (", ", "}[min(i, 1)] + n + " = " + sql.QuoteLiteral(o.Settings[n])
-	}
-	if with != "" {
-		with += ")"
-	}
-	return "CREATE " + strings.ToUpper(string(o.Kind)) + " " + qualified(o) + " (" + strings.Join(names, ", ") + ")" + with + " AS " + o.Query
 }

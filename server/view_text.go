@@ -13,13 +13,8 @@ import (
 // keepText gives a view that is being made its stored query: what the user wrote with every `*` written out, and with its columns' names as
 // aliases. So columns that are added later do not widen the view, and its text alone makes it again.
 func (d *dispatch) keepText(snap *catalog.Snapshot, o *catalog.Object, q *sql.Query, stars map[int][]planner.StarColumn) {
-	written := q.SourceText()
-	text := d.sameMeaning(snap, o, o.Query, starsIn(written, q.Start, stars))
-	text = d.namedText(snap, o, text)
-	if start, _, ok := strings.Cut(o.Definition, written); ok && text != o.Query {
-		o.Definition = start + text + o.Definition[len(start)+len(written):]
-	}
-	o.Query = text
+	text := d.sameMeaning(snap, o, o.Query, starsIn(q.SourceText(), q.Start, stars))
+	o.Query = d.namedText(snap, o, text)
 }
 
 // namedText is a view's query with the view's own names of its columns.
