@@ -117,5 +117,14 @@ func (n *node) replay() error {
 	if !ok {
 		return pgerr.Newf(pgerr.InternalError, "operator %d cannot put out its rows again", n.plan.ID)
 	}
-	return o.Replay(n)
+	if err := o.Replay(n); err != nil {
+		return err
+	}
+	for _, w := range n.held {
+		if err := n.EmitWatermark(w); err != nil {
+			return err
+		}
+	}
+	n.held = nil
+	return nil
 }

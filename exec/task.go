@@ -27,7 +27,8 @@ type node struct {
 	task   *subtask
 	out    *counters
 	check  *op.ContractEdge
-	muted  bool        // a kept operator before its replay: its readers do not have what its changes are about
+	muted  bool // a kept operator before its replay: its readers do not have what its changes are about
+	held   []op.Watermark
 	leaf   *sourceLeaf // whose event time the operator's watermarks tell, when its subtasks keep together
 }
 
@@ -81,6 +82,10 @@ func (t *subtask) sendMarks(rows int) error {
 // EmitWatermark implements op.Emitter. Between fragments watermarks travel with the next barrier: they are promises, and most operators
 // emit at barriers anyway. Aggregations that emit closed windows get them early, too.
 func (n *node) EmitWatermark(w op.Watermark) error {
+	if n.muted { // the rows that it promises not to come are still to be put out again
+		n.held = append(n.held, w)
+		return nil
+	}
 	n.check.Watermark(w)
 	if n.leaf != nil {
 		n.leaf.align.mark.Store(w.Value)

@@ -101,6 +101,7 @@ func (ph *physical) asofJoin(n *node, want, need map[int]bool) *phys {
 	p := ph.node(plan.KindAsofJoin, out, l.key, l, r)
 	p.n.AsofJoin = &plan.AsofJoin{
 		Type: n.jtype, LeftKeys: l.positions(lk), RightKeys: r.positions(rk), NullSafe: nullSafe(keys), Left: l.at(cols[0][last]), Right: r.at(cols[1][last]), Op: n.name, Output: pos,
+		KeepNulls: ph.b.stream && n.jtype == plan.Left,
 	}
 	for _, id := range out {
 		p.nn[id] = l.nn[id] || r.nn[id] && n.jtype == plan.Inner

@@ -204,6 +204,7 @@ func (ph *physical) join(n *node, want, need map[int]bool) *phys {
 		j.Residual = ph.exprOver(cond, all)
 	}
 	ph.lookups(n, j, keys, [2]*phys{l, r})
+	j.KeepNulls = ph.b.stream && j.Pads() && !j.Closes()
 	p.n.Join = j
 	ph.joinProperties(p, n.jtype, l, r, lk, rk)
 	return ph.seal(p)

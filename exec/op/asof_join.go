@@ -21,6 +21,7 @@ type asofJoinOp struct {
 	base
 	joinColumns
 	never   [2][]int // columns in which NULL matches nothing
+	nulls   keptNulls
 	strict  bool
 	outer   bool
 	sides   [2]sortedRows
@@ -70,18 +71,22 @@ func (o *asofJoinOp) Open(ctx *Context) error {
 		}
 	}
 	o.sides[0].tie = nil // the order of equal left rows does not count
-	return nil
+	return o.nulls.open(ctx, o.node, j.KeepNulls)
 }
 
 func (o *asofJoinOp) Process(port int, c *types.Chunk, out Emitter) error {
 	s := &o.sides[port]
 	s.begin(c)
+	o.nulls.begin()
 	for i := range c.Rows() {
 		r := c.Row(i)
 		if anyNull(c, o.never[port], r) {
 			if port == 0 && o.outer {
 				o.pad(o.out.c, 0, c, r)
 				if err := o.push(c.Weight(r), out); err != nil {
+					return err
+				}
+				if err := o.nulls.add(0, c, r, s.group); err != nil {
 					return err
 				}
 			}

@@ -13,6 +13,7 @@ import (
 )
 
 func asofNode(l, r *plan.Node, j *plan.AsofJoin) *plan.Node {
+	j.KeepNulls = j.Type == plan.Left
 	n := &plan.Node{ID: 9, Kind: plan.KindAsofJoin, Inputs: []*plan.Node{l, r}, Key: l.Key, AsofJoin: j}
 	n.Schema = append(append(n.Schema, l.Schema...), r.Schema...)
 	if j.Output != nil {

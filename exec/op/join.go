@@ -27,6 +27,7 @@ type joinOp struct {
 	tally    [2]bool    // matches are counted for each row of the side
 	perRow   bool       // for any
 	never    [2][]int   // columns in which NULL matches nothing
+	nulls    keptNulls  // rows with NULL in those that are shown
 	st       joinState
 	hot      hotKeys
 
@@ -132,6 +133,9 @@ func (o *joinOp) Open(ctx *Context) error {
 	if err := o.expiry.open(ctx); err != nil {
 		return err
 	}
+	if err := o.nulls.open(ctx, o.node, j.KeepNulls); err != nil {
+		return err
+	}
 	return o.st.restore()
 }
 
@@ -174,12 +178,8 @@ func (o *joinOp) Process(port int, c *types.Chunk, out Emitter) error {
 		grp := o.grp[:n]
 		t := o.st.groups
 		o.src, o.srcSide = c, port
-		if j := o.node.Join.Spread; j != nil {
-			cols := j.Columns
-			if port != j.Side {
-				cols = inputKey(o.node, port, o.width[port])
-			}
-			o.spread = hashesOf(o.spread, c, cols)
+		if o.node.Join.Spread != nil {
+			o.spread = hashesOf(o.spread, c, o.storedBy(port))
 		}
 		if err := t.lookup(c, o.keys[port], t.hashes(c, o.keys[port]), grp, o.added); err != nil {
 			return err
@@ -203,7 +203,18 @@ func (o *joinOp) Process(port int, c *types.Chunk, out Emitter) error {
 	return o.flushPads(out)
 }
 
-// dropNulls takes the rows out that can never match; they need no state.
+// storedBy returns the columns by whose hash the rows of a side are stored.
+func (o *joinOp) storedBy(port int) []int {
+	switch j := o.node.Join.Spread; {
+	case j == nil:
+		return o.keys[port]
+	case j.Side == port:
+		return j.Columns
+	}
+	return inputKey(o.node, port, o.width[port])
+}
+
+// dropNulls takes the rows out that can never match; to join others they need no state.
 func (o *joinOp) dropNulls(port int, c *types.Chunk, out Emitter) (*types.Chunk, error) {
 	nullable := false
 	for _, p := range o.never[port] {
@@ -216,6 +227,7 @@ func (o *joinOp) dropNulls(port int, c *types.Chunk, out Emitter) (*types.Chunk,
 	if o.sel == nil {
 		o.sel = make([]uint16, 0, types.MaxChunkRows)
 	}
+	o.nulls.begin()
 	for i := range c.Rows() {
 		r := c.Row(i)
 		if !anyNull(c, o.never[port], r) {
@@ -224,6 +236,9 @@ func (o *joinOp) dropNulls(port int, c *types.Chunk, out Emitter) (*types.Chunk,
 		}
 		if o.shows[port] == showUnmatched || o.closing.pads[port] || o.expiry.pads[port] {
 			if err := o.padChunkRow(port, c, r, c.Weight(r), out); err != nil {
+				return nil, err
+			}
+			if err := o.nulls.add(port, c, r, o.storedBy(port)); err != nil {
 				return nil, err
 			}
 		}

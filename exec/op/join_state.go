@@ -454,6 +454,30 @@ func (s *joinState) scanAll(side int, f func(kg uint16, key, val []byte) error) 
 	return nil
 }
 
+// eachRow calls f for the rows of a side that are in memory.
+func (s *joinState) eachRow(side int, f func(row []byte, count int64) error) error {
+	for i := range s.used {
+		if r := s.row(uint32(i)); r.prev != 0 && int(r.flags&rowSide) == side && r.count != 0 {
+			if err := f(s.bytes(r), r.count); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// eachStored calls f for the rows of a side that the state has in a key group.
+func (s *joinState) eachStored(kg uint16, side int, f func(row []byte, count int64) error) error {
+	return s.tables[side].scan(kg, nil, false, func(k, v []byte) (bool, error) {
+		r := byteReader{b: v}
+		n, count := int(r.uvarint()), r.varint()
+		if r.bad || n > len(k) {
+			return false, errCorruptState(s.o.node)
+		}
+		return true, f(k[n:], count)
+	})
+}
+
 // account tells the budget what the rows in memory take.
 func (s *joinState) account() {
 	n := s.groups.bytes() + s.rows.bytes() + int64(len(s.slabs))*joinRowBytes<<joinSlabBits + int64(len(s.index))*32 + s.stored[0].Bytes() + s.stored[1].Bytes()

@@ -16,7 +16,7 @@ import (
 func joinNode(l, r *plan.Node, typ plan.JoinType, lk, rk, key []int, residual *expr.Expr) *plan.Node {
 	n := &plan.Node{
 		ID: 9, Kind: plan.KindJoin, Inputs: []*plan.Node{l, r}, Key: key,
-		Join: &plan.Join{Type: typ, LeftKeys: lk, RightKeys: rk, Residual: residual},
+		Join: &plan.Join{Type: typ, LeftKeys: lk, RightKeys: rk, Residual: residual, KeepNulls: true},
 	}
 	n.Schema = append(n.Schema, l.Schema...)
 	if typ != plan.Semi && typ != plan.Anti {

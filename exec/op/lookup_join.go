@@ -31,6 +31,9 @@ type lookupJoinOp struct {
 	read   arena   // left rows from state that the output refers to
 	marks  mergedMarks
 	pend   groupMarks
+
+	epoch  uint64 // of the last barrier, as Probe.Seek has it
+	stored bool   // the rows in work are in state
 }
 
 var _ Operator = (*lookupJoinOp)(nil)
@@ -122,6 +125,9 @@ func (o *lookupJoinOp) work(c *types.Chunk, out Emitter) error {
 		if err := o.probe.Each(o.point[r], o.key, right, found); err != nil {
 			return err
 		}
+		if o.stored {
+			continue
+		}
 		o.key = types.AppendKeyRow(o.key[:0], o.values, r)
 		o.key = types.AppendRow(o.key, c.Cols, r)
 		if err := addCount(&o.left, o.node, keyGroup(o.ctx, o.hash[r]), o.key, c.Weight(r)); err != nil {
@@ -177,7 +183,8 @@ func (o *lookupJoinOp) Watermark(port int, w Watermark, _ Emitter) error {
 }
 
 func (o *lookupJoinOp) Barrier(b checkpoint.Barrier, out Emitter) error {
-	if err := o.join(o.waiting.epoch(b), out); err != nil {
+	o.epoch = o.waiting.epoch(b)
+	if err := o.join(o.epoch, out); err != nil {
 		return err
 	}
 	return o.pend.emit(out)

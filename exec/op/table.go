@@ -22,7 +22,9 @@ func NodeOf(table uint32) uint32 { return table / tablesPerNode }
 // of what is due, and values of groups.
 func HoldsRows(kind plan.Kind, table uint32) bool {
 	switch n := table % tablesPerNode; kind {
-	case plan.KindJoin, plan.KindTemporalJoin:
+	case plan.KindJoin, plan.KindAsofJoin:
+		return n < 2 || n == nullsTable
+	case plan.KindTemporalJoin:
 		return n < 2
 	case plan.KindRecompute:
 		return true

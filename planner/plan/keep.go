@@ -37,7 +37,7 @@ func (next *Plan) Keep(old *Plan, changed func(relation uint64) bool) *Kept {
 		}
 		if n.Replayable() {
 			for _, o := range byPrint[is.of(n)] {
-				if pair(is, was, n, o, pairs, taken) {
+				if o.Replayable() && pair(is, was, n, o, pairs, taken) {
 					roots = append(roots, n)
 					return
 				}
@@ -67,6 +67,7 @@ func (next *Plan) Keep(old *Plan, changed func(relation uint64) bool) *Kept {
 	k := &Kept{Roots: map[uint32]bool{}, Nodes: map[uint32]bool{}, Inputs: map[uint64]bool{}}
 	for n := range keptOf(is, roots) {
 		n.ID = pairs[n].ID
+		n.takeKeepNulls(pairs[n])
 		k.Nodes[n.ID] = true
 		if n.Kind == KindScan {
 			k.Inputs[n.Scan.Relation] = true
@@ -141,17 +142,41 @@ func keptOf(f *fingerprints, roots []*Node) map[*Node]bool {
 
 // Replayable reports whether the state of the operator holds all that it has put out. Watermarks are not part of that.
 func (n *Node) Replayable() bool {
-	if len(n.WatermarkCols) > 0 {
-		return false
-	}
 	switch n.Kind {
 	case KindAgg:
 		return n.Agg.OnClose < 0
-	case KindJoin: // rows whose key is NULL are not in the state: outer joins do put them out
-		return (n.Join.Type == Inner || n.Join.Type == Semi) && len(n.Join.LeftKeys) > 0 && n.Join.CloseKey == nil && n.Join.Range == nil
+	case KindJoin:
+		j := n.Join
+		return !j.Closes() && (j.KeepNulls || !j.Pads() || j.Range == nil && len(j.LeftKeys) <= len(j.NullSafe) && !slices.Contains(j.NullSafe, false))
+	case KindAsofJoin:
+		return n.AsofJoin.KeepNulls || n.AsofJoin.Type == Inner
+	case KindTopN:
+		return n.TopN.OnClose == nil
+	case KindOver:
+		return n.Over.OnClose == nil && n.Over.Forget == nil
+	case KindSession:
+		return !n.Session.OnClose
+	case KindLookupJoin, KindDynamicFilter, KindRecompute, KindExpire:
+		return true
 	}
 	return false
 }
+
+// takeKeepNulls makes the operator keep of rows with NULL what another one, whose state it takes over, has kept.
+func (n *Node) takeKeepNulls(from *Node) {
+	switch n.Kind {
+	case KindJoin:
+		n.Join.KeepNulls = from.Join.KeepNulls
+	case KindAsofJoin:
+		n.AsofJoin.KeepNulls = from.AsofJoin.KeepNulls
+	}
+}
+
+// Pads reports whether rows of a side are output by themselves while they have no partner.
+func (j *Join) Pads() bool { return j.Type != Inner && j.Type != Semi }
+
+// Closes reports whether rows are dropped when watermarks tell that they can find no partner any more.
+func (j *Join) Closes() bool { return j.CloseKey != nil || j.Range != nil && j.Range.Expire }
 
 // fingerprints are texts that are equal for operators that do the same.
 type fingerprints struct {
@@ -183,6 +208,14 @@ func (f *fingerprints) of(n *Node) string {
 	}
 	c := *n
 	c.ID, c.Inputs = 0, nil
+	switch n.Kind { // older plans do not have KeepNulls
+	case KindJoin:
+		j := *n.Join
+		j.KeepNulls, c.Join = false, &j
+	case KindAsofJoin:
+		j := *n.AsofJoin
+		j.KeepNulls, c.AsofJoin = false, &j
+	}
 	if n.Kind == KindExchange {
 		x := *n.Exchange
 		x.From = f.par[x.From]

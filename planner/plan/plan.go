@@ -380,6 +380,8 @@ type Join struct {
 	CloseKey *int `json:"close_key,omitempty"`
 	// Lookups (one-shot plans) are the sides that need not be read whole when the other one is small: rows that match nothing do not count.
 	Lookups []Lookup `json:"lookups,omitempty"`
+	// KeepNulls: rows that are padded because NULL in them matches nothing are kept too, so that the state tells all that was put out.
+	KeepNulls bool `json:"keep_nulls,omitempty"`
 }
 
 // AsofJoin gives each left row at most one right row: of those with equal keys (NULL never matches unless NullSafe) that satisfy "left Op right" the one
@@ -394,6 +396,8 @@ type AsofJoin struct {
 	Right     int      `json:"right"`
 	Op        string   `json:"op"` // <, <=, > or >=
 	Output    []int    `json:"output,omitempty"`
+
+	KeepNulls bool `json:"keep_nulls,omitempty"` // as of Join
 }
 
 // JoinSpread says that the rows of a side are spread over the subtasks by columns, and that each subtask has all rows of the other side.
