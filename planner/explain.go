@@ -2,6 +2,7 @@ package planner
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/streamdb/streamdb/planner/plan"
@@ -124,7 +125,10 @@ func (x *explainer) node(n *plan.Node, depth int) {
 		x.line(inner, "Output: %s", strings.Join(names(n), ", "))
 		if x.job {
 			key := columnList(n, n.Key)
-			if len(n.Key) == 0 {
+			switch {
+			case n.Key == nil:
+				key = "none (rows are changes of sums)"
+			case len(n.Key) == 0:
 				key = "none (at most one row)"
 			}
 			x.line(inner, "Stream Key: %s", key)
@@ -494,9 +498,15 @@ func (x *explainer) agg(n, in *plan.Node, state func(string) string) (string, []
 func callList(in *plan.Node, of []plan.AggCall) string {
 	var calls []string
 	for _, c := range of {
-		arg := columnList(in, c.Args)
+		args := c.Args
+		for _, more := range []*int{c.Squares, c.Count} {
+			if more != nil {
+				args = append(slices.Clip(args), *more)
+			}
+		}
+		arg := columnList(in, args)
 		name, _, _ := strings.Cut(c.Func, "(")
-		if len(c.Args) == 0 {
+		if len(args) == 0 {
 			arg = "*"
 		}
 		if c.Distinct {

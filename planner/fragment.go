@@ -57,7 +57,7 @@ func (ph *physical) exchange(p *phys, dist plan.Distribution, cols []int) *phys 
 		dist = plan.DistSingle
 	}
 	q := ph.node(plan.KindExchange, p.ids, p.key)
-	q.nn, q.wm, q.app, q.ttl = copySet(p.nn), copySet(p.wm), p.app, p.ttl
+	q.nn, q.wm, q.app, q.ttl, q.sums = copySet(p.nn), copySet(p.wm), p.app, p.ttl, p.sums
 	q.n.Exchange = &plan.Exchange{From: ph.close(p), Dist: dist}
 	q.dist = distSingle
 	if dist == plan.DistForward || dist == plan.DistBroadcast {

@@ -136,8 +136,8 @@ func (in *interpreter) uniqueKeys(p *planner.Planned) {
 	in.rows(p)
 	for _, f := range p.Plan.Fragments {
 		f.Root.Walk(func(n *plan.Node) {
-			if n.Kind == plan.KindExchange && n.Exchange.Dist == plan.DistBroadcast {
-				return // every subtask has the same rows
+			if n.Key == nil || n.Kind == plan.KindExchange && n.Exchange.Dist == plan.DistBroadcast {
+				return // without a key, or every subtask has the same rows
 			}
 			seen := map[string]bool{}
 			in.each(f, func() {
@@ -397,6 +397,12 @@ func (in *interpreter) aggCall(c plan.AggCall, rows []row, tie []int) types.Datu
 		vals = append(vals, v)
 	}
 	name, _, _ := strings.Cut(c.Func, "(")
+	if c.Count != nil {
+		count = 0
+		for _, r := range rows {
+			count += r[*c.Count].Int
+		}
+	}
 	switch name {
 	case "count":
 		return types.Datum{Type: types.Int8, Int: count}

@@ -50,6 +50,7 @@ type phys struct {
 	cols []int // of distHash
 	app  bool  // append only
 	ttl  bool  // what nobody changes goes by itself, see Options.StateTTL
+	sums bool  // rows are changes of sums, without a key
 }
 
 func (p *phys) at(id int) int {
@@ -101,6 +102,9 @@ func (ph *physical) seal(p *phys) *phys {
 		}
 	}
 	p.n.AppendOnly = p.app
+	if p.sums {
+		p.n.Key = nil
+	}
 	return p
 }
 
@@ -423,20 +427,13 @@ func (ph *physical) agg(n *node) *phys {
 		n.group = []int{id}
 		need[id] = true
 	}
-	counts := map[int]bool{}
-	for _, c := range n.aggs {
-		counts[c.id] = isCount(c.fn)
+	part, calls, rows := ph.partialAgg(n, in)
+	if part != nil {
+		in, need = part, toSet(part.ids)
 	}
-	aggs := n.aggs
 	if len(n.group) == 0 {
 		in = ph.require(in, distSingle, nil, need)
 	} else {
-		if part, sums := ph.partialAgg(n, in); part != nil {
-			in, aggs, need = part, sums, toSet(n.group)
-			for _, c := range sums {
-				need[c.args[0]] = true
-			}
-		}
 		in = ph.require(in, distHash, n.group, need)
 	}
 	ttl := int64(0)
@@ -449,7 +446,7 @@ func (ph *physical) agg(n *node) *phys {
 	}
 	p := ph.node(plan.KindAgg, n.out(), n.group, in)
 	p.ttl = p.ttl || n.global || ttl > 0
-	a := &plan.Agg{GroupBy: in.positions(n.group), Global: n.global, OnClose: -1, TTL: ttl, Calls: []plan.AggCall{}}
+	a := &plan.Agg{GroupBy: in.positions(n.group), Global: n.global, OnClose: -1, TTL: ttl, Rows: rows, Calls: calls}
 	for i, g := range n.group {
 		p.nn[g] = in.nn[g]
 		p.wm[g] = in.wm[g]
@@ -461,7 +458,20 @@ func (ph *physical) agg(n *node) *phys {
 		ph.onClose++
 		p.app = true
 	}
-	for _, c := range aggs {
+	for _, c := range n.aggs {
+		p.nn[c.id] = isCount(c.fn)
+	}
+	if part == nil {
+		a.Calls = ph.calls(n.aggs, in)
+	}
+	p.n.Agg = a
+	p.dist, p.cols = in.dist, in.cols
+	return ph.seal(p)
+}
+
+func (ph *physical) calls(of []aggCall, in *phys) []plan.AggCall {
+	calls := make([]plan.AggCall, 0, len(of))
+	for _, c := range of {
 		call := plan.AggCall{Func: c.fn, Args: in.positions(c.args), Distinct: c.distinct, Filter: -1, Type: c.typ, Direct: c.direct}
 		if c.filter != 0 {
 			call.Filter = in.at(c.filter)
@@ -469,12 +479,9 @@ func (ph *physical) agg(n *node) *phys {
 		if len(c.order) > 0 {
 			call.Order = in.sortKeys(c.order)
 		}
-		a.Calls = append(a.Calls, call)
-		p.nn[c.id] = counts[c.id]
+		calls = append(calls, call)
 	}
-	p.n.Agg = a
-	p.dist, p.cols = in.dist, in.cols
-	return ph.seal(p)
+	return calls
 }
 
 func (ph *physical) topN(n *node, need map[int]bool) *phys {

@@ -44,84 +44,120 @@ func (ph *physical) firstOfIndex(n *node, need map[int]bool) *phys {
 	return p
 }
 
-// partialAgg puts a partial aggregation of in below the exchange that n needs, where that is right: rows are only ever added, and sums of sums are
-// the sums. It returns the calls that add up the partial results, or nil.
-func (ph *physical) partialAgg(n *node, in *phys) (*phys, []aggCall) {
-	if !ph.cut || ph.o.off(rulePartialAgg) || !in.app || in.dist == distSingle || in.dist == distHash && slices.Equal(in.cols, n.group) {
-		return nil, nil
+// partialAgg puts a partial aggregation of in below the exchange that n needs, where all calls can be made of sums. It returns the calls that add up the
+// partial results, and the column that counts rows.
+func (ph *physical) partialAgg(n *node, in *phys) (*phys, []plan.AggCall, *int) {
+	if !ph.cut || ph.o.off(rulePartialAgg) || in.dist == distSingle || in.dist == distHash && slices.Equal(in.cols, n.group) || !in.app && !n.global && !in.ttl && ph.expires() {
+		return nil, nil, nil
 	}
-	for _, g := range n.group {
-		t := ph.md.typ(g)
-		if t.Kind() != types.KindInt && t.OID != types.OIDText && t.OID != types.OIDVarchar {
-			return nil, nil
-		}
+	pt := &partial{ph: ph, in: in, ids: append([]int(nil), n.group...), plan: &plan.PartialAgg{GroupBy: in.positions(n.group), OnClose: -1, Calls: []plan.AggCall{}}}
+	var rows *int
+	if !in.app {
+		rows = pt.add(plan.AggCall{Func: "count", Filter: -1, Type: types.Int8})
+		at := *rows - len(n.group)
+		pt.plan.Rows = &at
 	}
-	res, err := ph.b.reg.ResolveFunction("sum", []types.Type{types.Int8})
-	if err != nil {
-		return nil, nil
-	}
-	ids := append([]int(nil), n.group...)
-	part := &plan.PartialAgg{GroupBy: in.positions(n.group), OnClose: -1, Calls: []plan.AggCall{}}
-	var sums []aggCall
+	calls := make([]plan.AggCall, 0, len(n.aggs))
 	for _, c := range n.aggs {
-		t, fn, ok := ph.partialCall(c)
-		if !ok {
-			return nil, nil
+		call := plan.AggCall{Func: c.fn, Filter: -1, Type: c.typ}
+		if !pt.split(c, &call) {
+			return nil, nil, nil
 		}
-		if fn == "" {
-			fn = res.Func.ID
-		}
-		id := ph.md.add(ph.md.cols[c.id].name, t)
-		ids = append(ids, id)
-		call := plan.AggCall{Func: c.fn, Args: in.positions(c.args), Filter: -1, Type: t}
-		if c.filter != 0 {
-			call.Filter = in.at(c.filter)
-		}
-		part.Calls = append(part.Calls, call)
-		sums = append(sums, aggCall{id: c.id, fn: fn, args: []int{id}, typ: c.typ})
+		calls = append(calls, call)
 	}
-	for _, k := range dedup(in.key) {
-		if !slices.Contains(n.group, k) {
-			ids = append(ids, k)
-			part.Rest = append(part.Rest, in.at(k))
-		}
-	}
-	p := ph.node(plan.KindPartialAgg, ids, in.key, in)
+	p := ph.node(plan.KindPartialAgg, pt.ids, nil, in)
 	for i, g := range n.group {
 		p.nn[g], p.wm[g] = in.nn[g], in.wm[g]
 		if ph.closes(g, in) {
-			part.OnClose = i
+			pt.plan.OnClose = i
 		}
 	}
-	for i, c := range n.aggs {
-		p.nn[sums[i].args[0]] = isCount(c.fn) || in.nn[c.args[0]] && c.filter == 0
-	}
-	for _, k := range in.key {
-		p.nn[k] = in.nn[k]
-	}
-	p.n.PartialAgg = part
-	p.app = true
+	p.n.PartialAgg = pt.plan
+	p.app, p.sums = in.app, true
 	ph.o.fire(rulePartialAgg)
-	return ph.seal(p), sums
+	return ph.seal(p), calls, rows
 }
 
-// partialCall returns the type of a call's partial results and the function that adds them up, "" for sum.
-func (ph *physical) partialCall(c aggCall) (t types.Type, fn string, ok bool) {
-	if c.distinct || len(c.order) > 0 {
-		return t, "", false
+// partial is a partial aggregation in the making.
+type partial struct {
+	ph   *physical
+	in   *phys
+	ids  []int // output columns
+	plan *plan.PartialAgg
+}
+
+// add returns the output column of a call, of an equal one if there is one.
+func (pt *partial) add(c plan.AggCall) *int {
+	at := slices.IndexFunc(pt.plan.Calls, func(x plan.AggCall) bool {
+		return x.Func == c.Func && slices.Equal(x.Args, c.Args) && x.Filter == c.Filter
+	})
+	if at < 0 {
+		at = len(pt.plan.Calls)
+		pt.plan.Calls = append(pt.plan.Calls, c)
+		pt.ids = append(pt.ids, pt.ph.md.add(callList(pt.in.n, []plan.AggCall{c}), c.Type))
 	}
+	at += len(pt.plan.GroupBy)
+	return &at
+}
+
+// split adds what a call is made of and makes call that which puts it together. It returns false where that is not possible: DISTINCT and ordered calls need
+// the values, those of floats add up to the same in one order only, and what is not the least value any more may be it again.
+func (pt *partial) split(c aggCall, call *plan.AggCall) bool {
 	name, _, _ := strings.Cut(c.fn, "(")
-	if name == "count" {
-		return types.Int8, "", true
+	if len(c.order) > 0 || len(c.args) > 1 || len(c.direct) > 0 {
+		return false
 	}
-	if len(c.args) != 1 || ph.md.typ(c.args[0]).Kind() != types.KindInt {
-		return t, "", false
+	if name == "every" {
+		name = "bool_and"
+	}
+	var arg types.Type
+	part := plan.AggCall{Args: pt.in.positions(c.args), Filter: -1}
+	if len(c.args) > 0 {
+		arg = pt.ph.md.typ(c.args[0])
+	}
+	if c.filter != 0 {
+		part.Filter = pt.in.at(c.filter)
+	}
+	one := func(fn string, t types.Type) *int {
+		part.Func, part.Type = fn, t
+		return pt.add(part)
+	}
+	call.Args = []int{}
+	switch name {
+	case "min", "max", "bool_and", "bool_or":
+		switch {
+		case pt.in.app:
+			call.Args = []int{*one(name, arg)}
+		case name == "bool_and" || name == "bool_or":
+			call.Args, call.Count = []int{*one(plan.CountTrue, types.Int8)}, one("count", types.Int8)
+		default:
+			return false
+		}
+		return true
+	}
+	if c.distinct {
+		return false
+	}
+	sum := types.Int8
+	if k := arg.Kind(); k == types.KindNumeric {
+		sum = types.NumericType
+	} else if k != types.KindInt && name != "count" {
+		return false
 	}
 	switch name {
+	case "count":
+		call.Count = one("count", types.Int8)
 	case "sum":
-		return types.Int8, "", true
-	case "min", "max":
-		return ph.md.typ(c.args[0]), c.fn, true
+		call.Args = []int{*one("sum", sum)}
+		if !pt.in.app {
+			call.Count = one("count", types.Int8)
+		}
+	case "avg":
+		call.Args, call.Count = []int{*one("sum", sum)}, one("count", types.Int8)
+	case "stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop":
+		call.Args, call.Squares, call.Count = []int{*one("sum", sum)}, one(plan.SumOfSquares, types.NumericType), one("count", types.Int8)
+	default:
+		return false
 	}
-	return t, "", false
+	return true
 }

@@ -30,6 +30,6 @@ func Rules() []Rule {
 		{ruleMinMax, "the least or greatest value is the first one of an index"},
 		{ruleDynamicFilter, "comparisons with one value that changes keep the rows in order"},
 		{ruleLiveRecursion, "recursive queries with a linear step are kept up to date from changes"},
-		{rulePartialAgg, "append-only rows are added up before they are spread by group"},
+		{rulePartialAgg, "rows are added up where they are before they are spread by group"},
 	}
 }

@@ -48,7 +48,7 @@ const (
 	ruleMinMax         = "min_max_by_index"     // physical: the least or greatest value is the first one of an index
 	ruleDynamicFilter  = "dynamic_filter"       // physical: comparisons of rows with one value that changes keep the rows in order
 	ruleLiveRecursion  = "live_recursion"       // physical: recursive queries with a linear step are kept up to date from changes
-	rulePartialAgg     = "partial_aggregation"  // physical: append-only rows are added up before they are spread by group
+	rulePartialAgg     = "partial_aggregation"  // physical: rows are added up where they are before they are spread by group
 )
 
 type optimizer struct {

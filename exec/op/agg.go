@@ -232,6 +232,10 @@ func (o *aggOp) Process(_ int, c *types.Chunk, out Emitter) error {
 		}
 		b.wbuf = b.weights
 	}
+	var counts []int64
+	if k := o.node.Agg.Rows; k != nil {
+		counts = c.Cols[*k].Int
+	}
 	width, slabs := o.groups.width, o.groups.slabs
 	for i, g := range grp {
 		at := int(g&(slabRows-1)) * width
@@ -241,9 +245,12 @@ func (o *aggOp) Process(_ int, c *types.Chunk, out Emitter) error {
 				return err
 			}
 		}
-		if b.weights == nil {
+		switch {
+		case counts != nil:
+			row[aggCount] += uint64(b.weight(i) * counts[b.row(i)])
+		case b.weights == nil:
 			row[aggCount]++
-		} else {
+		default:
 			row[aggCount] += uint64(b.weights[i])
 		}
 	}

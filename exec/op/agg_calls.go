@@ -80,6 +80,7 @@ func (o *aggOp) newCall(no int, c plan.AggCall) (aggCall, error) {
 		cb.arg = c.Args[0]
 		cb.argType = in[cb.arg]
 	}
+	cb.count, cb.squares = c.Count, c.Squares
 	distinct := c.Distinct
 	kind := cb.argType.Kind()
 	var call aggCall
@@ -93,7 +94,7 @@ func (o *aggOp) newCall(no int, c plan.AggCall) (aggCall, error) {
 	case "approx_count_distinct":
 		call, distinct = &countCall{callBase: cb}, true
 	case "count":
-		call = &countCall{callBase: cb, star: len(c.Args) == 0}
+		call = &countCall{callBase: cb, star: len(c.Args) == 0 || c.Count != nil}
 	case "sum", "avg":
 		call = cb.newSum(name, retract)
 	case "stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop":
@@ -143,6 +144,16 @@ type callBase struct {
 	arg     int
 	argType types.Type
 	result  types.Type
+	count   *int // columns of plan.AggCall
+	squares *int
+}
+
+// values returns how many values a row of the batch stands for, times its weight.
+func (cb *callBase) values(b *aggBatch, i, r int) int64 {
+	if cb.count == nil {
+		return b.weight(i)
+	}
+	return b.weight(i) * b.c.Cols[*cb.count].Int[r]
 }
 
 func (*callBase) variable() bool { return false }
@@ -184,17 +195,18 @@ func (c *countCall) update(b *aggBatch) error {
 	if !c.star {
 		valid = b.c.Cols[c.arg].Valid
 	}
-	if valid == nil && b.weights == nil {
+	if valid == nil && b.weights == nil && c.count == nil {
 		for _, g := range b.groups {
 			slabs[g>>slabBits][int(g&(slabRows-1))*width+at]++
 		}
 		return nil
 	}
 	for i, g := range b.groups {
-		if valid != nil && !valid.Get(b.row(i)) {
+		r := b.row(i)
+		if valid != nil && !valid.Get(r) {
 			continue
 		}
-		slabs[g>>slabBits][int(g&(slabRows-1))*width+at] += uint64(b.weight(i))
+		slabs[g>>slabBits][int(g&(slabRows-1))*width+at] += uint64(c.values(b, i, r))
 	}
 	return nil
 }
@@ -246,7 +258,7 @@ func (c *intSum) update(b *aggBatch) error {
 	t := c.o.groups
 	slabs, width, at := t.slabs, t.width, c.at
 	v := b.c.Cols[c.arg]
-	if v.Valid == nil && b.weights == nil && b.rows == nil {
+	if v.Valid == nil && b.weights == nil && b.rows == nil && c.count == nil {
 		for i, x := range v.Int[:len(b.groups)] {
 			g := b.groups[i]
 			o := int(g&(slabRows-1))*width + at
@@ -270,7 +282,7 @@ func (c *intSum) update(b *aggBatch) error {
 		var carry uint64
 		w[0], carry = bits.Add64(w[0], lo, 0)
 		w[1] += hi + carry
-		w[2] += uint64(wt)
+		w[2] += uint64(c.values(b, i, r))
 	}
 	return nil
 }
@@ -380,6 +392,13 @@ func (c *boolCall) update(b *aggBatch) error {
 			continue
 		}
 		k := c.at
+		if c.count != nil {
+			yes := b.weight(i) * v.Int[r]
+			w := c.o.groups.row(g)[k : k+2]
+			w[0] += uint64(yes)
+			w[1] += uint64(c.values(b, i, r) - yes)
+			continue
+		}
 		if !v.Bool[r] {
 			k++
 		}

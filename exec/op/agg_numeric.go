@@ -195,28 +195,27 @@ func (c *numericCall) update(b *aggBatch) error {
 		if v.IsNull(r) {
 			continue
 		}
-		w := b.weight(i)
+		w, n := b.weight(i), c.values(b, i, r)
 		row := c.o.groups.row(g)[c.at : c.at+4]
-		row[0] += uint64(w)
-		var x types.Numeric
-		if v.Type.Kind() == types.KindInt {
-			x = types.NumericFromInt64(v.Int[r])
-		} else {
-			x = v.Num[r]
-		}
+		row[0] += uint64(n)
+		x := numberAt(v, r)
 		if x.Form != types.Finite {
 			row[x.Form] += uint64(w)
 			continue
 		}
 		cv := &c.o.vars[g][c.no]
-		cv.countScale(x.Scale, w)
+		if n != 0 {
+			cv.countScale(x.Scale, n)
+		}
 		var err error
 		if cv.sum, err = addWeighted(cv.sum, x, w); err != nil {
 			return err
 		}
 		if c.stat.squares() {
-			sq, err := types.NumMul(x, x)
-			if err != nil {
+			var sq types.Numeric
+			if c.squares != nil {
+				sq = b.c.Cols[*c.squares].Num[r]
+			} else if sq, err = types.NumMul(x, x); err != nil {
 				return err
 			}
 			if cv.sum2, err = addWeighted(cv.sum2, sq, w); err != nil {

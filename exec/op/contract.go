@@ -63,7 +63,7 @@ func NewContract(n *plan.Node, of ContractOf) *Contract {
 		return nil
 	}
 	c := &Contract{node: n, resumed: of == OfResumedJob, keyed: of != OfQuery && n.Key != nil, closes: closingColumn(n)}
-	if !replicated(n) {
+	if !replicated(n) && n.Key != nil { // changes of sums have no rows that come and go
 		c.rows, c.keys = map[uint64]*multiplicity{}, map[uint64]*multiplicity{}
 	}
 	return c

@@ -3,32 +3,42 @@ package op
 import (
 	"slices"
 
+	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/types"
 )
 
-// partialAggOp adds up the rows of each chunk that fall into the same group, so that fewer of them travel to the aggregation proper. It keeps
-// nothing from one chunk to the next. Chunks that it cannot add up, or that it would not make smaller, pass with one row per row.
+// partialAggOp adds up rows that fall into the same group before they travel to the aggregation proper: a key that most rows have is one row then, instead of
+// the work of one subtask. The sums that it holds are few, whatever keys there are, and none outlives an epoch. Chunks that it cannot add up pass with one
+// row per row, as do all for a while where groups are hardly fewer than rows.
 //
-// Output: group columns, a column per call, the other columns of the stream key as of the first row of the group: they identify the sum, too.
+// Output: group columns, a column per call, of old plans the columns Rest as of the first row of the group. A row is a change: the sums of rows that are
+// retracted go down.
 type partialAggOp struct {
 	base
 	calls []partialCall
-	out   *types.Chunk // of sums
-	pass  types.Chunk  // of single rows
-	ones  *types.Vector
+	skips bool // groups in which nothing is left need not be told of
 
 	mark   int64 // of the window column
 	marked bool
 
-	vary   []int // group columns that are not the same in the whole chunk
-	hash   []uint64
-	grp    []uint16 // group of each selected row
-	first  []uint16 // first row of each group
-	keys   []uint64 // the one varying column of each group, or the hash of all
-	slots  [partialSlots]uint32
-	stamp  uint32 // slots of other chunks are free: stamp<<16 | group
-	rows   int    // of the trial that runs
+	held    *types.Chunk // the groups: their keys, sums, columns of Rest
+	holding int          // chunks that they are of
+	vary    []bool       // group columns that are not the same in all of held
+	cols    []int        // their positions in the input
+	hash    []uint64
+	grp     []uint16 // group of each selected row
+	fresh   []uint16 // first row of each new group
+	keys    []uint64 // the one varying column of each group, or the hash of all
+	slots   [partialSlots]uint32
+	stamp   uint32 // slots of other chunks are free: stamp<<16 | group
+	piece   *types.Chunk
+	sel     []uint16
+
+	pass types.Chunk // of single rows
+	ones []int64
+
+	rows   int // of the trial that runs
 	groups int
 	chunks int // of the trial
 	rest   int // chunks to pass before the next trial
@@ -37,23 +47,34 @@ type partialAggOp struct {
 var _ Operator = (*partialAggOp)(nil)
 
 const (
-	// partialSlots is twice the rows of the largest chunk.
-	partialSlots     = 1 << partialSlotBits
-	partialSlotBits  = 12
-	partialTrial     = 16  // chunks after which the benefit is judged
-	partialRest      = 512 // chunks that pass before the next trial
-	partialMinFactor = 2   // rows per group that make it worth while
+	// partialGroups is how many groups are held at most between two chunks; one chunk adds as many as it has rows.
+	partialGroups = types.MaxChunkRows
+	// partialSlots is twice the groups that there can be.
+	partialSlots    = 1 << partialSlotBits
+	partialSlotBits = 13
+	// partialChunks bounds how long sums are held, and the strings' buffers that they keep alive.
+	partialChunks = 64
+	partialTrial  = 16  // chunks after which the benefit is judged
+	partialRest   = 512 // chunks that pass before the next trial
+	// Rows of a trial per partialPerGroups groups that make it worth while. One key that a third of the rows have is enough.
+	partialPerRows   = 3
+	partialPerGroups = 2
 )
 
 // partialCall is one call: its sums per group, and the vector that stands for it in chunks that pass.
 type partialCall struct {
 	kind   partialKind
 	arg    int
-	filter int // boolean column, -1: all rows count
-	acc    []int64
-	seen   []bool // per group, of arguments with NULLs or a filter
+	filter int           // boolean column, -1: all rows count
+	out    *types.Vector // of held
+	acc    []int64       // of integers; it is out's
+	next   []int64       // acc with a chunk that may not fit
+	seen   []bool        // groups that have a value; empty while all do
 	view   *types.Vector
 	valid  types.Bitmap // of view, where a filter takes rows away
+	buf    []int64
+	nums   []types.Numeric
+	scales []int16 // of the values of each group, -1: none yet
 }
 
 // passes reports whether a row counts.
@@ -70,45 +91,68 @@ type partialKind uint8
 const (
 	partialCountAll partialKind = iota
 	partialCount
-	partialSum
+	partialCountTrue
+	partialSum        // of integers
+	partialSumNumeric // also of integers' squares
+	partialSquares
 	partialMin
 	partialMax
 )
 
-func (o *partialAggOp) Open(ctx *Context) error {
-	o.ctx = ctx
-	p := o.node.PartialAgg
-	o.out = types.NewChunk(o.node.Schema.Types())
-	o.pass.Cols = make([]*types.Vector, len(o.out.Cols))
-	o.ones = &types.Vector{Type: types.Int8, Int: make([]int64, types.MaxChunkRows)}
-	for i := range o.ones.Int {
-		o.ones.Int[i] = 1
-	}
-	o.grp = make([]uint16, types.MaxChunkRows)
-	o.hash = make([]uint64, types.MaxChunkRows)
-	for i, c := range p.Calls {
-		call := partialCall{kind: partialKindOf(c), filter: c.Filter, view: &types.Vector{Type: o.node.Schema[len(p.GroupBy)+i].Type}}
-		if len(c.Args) > 0 {
-			call.arg = c.Args[0]
-		}
-		o.calls = append(o.calls, call)
-	}
-	return nil
-}
-
-func partialKindOf(c plan.AggCall) partialKind {
+func partialKindOf(c plan.AggCall, arg types.Kind) partialKind {
 	switch funcName(c.Func) {
 	case "sum":
+		if arg == types.KindNumeric {
+			return partialSumNumeric
+		}
 		return partialSum
-	case "min":
+	case plan.SumOfSquares:
+		return partialSquares
+	case plan.CountTrue:
+		return partialCountTrue
+	case "min", "bool_and":
 		return partialMin
-	case "max":
+	case "max", "bool_or":
 		return partialMax
 	}
 	if len(c.Args) == 0 {
 		return partialCountAll
 	}
 	return partialCount
+}
+
+// counts reports whether the call's sums are never NULL.
+func (p *partialCall) counts() bool { return p.kind <= partialCountTrue }
+
+func (p *partialCall) numeric() bool { return p.kind == partialSumNumeric || p.kind == partialSquares }
+
+func (o *partialAggOp) Open(ctx *Context) error {
+	o.ctx = ctx
+	p := o.node.PartialAgg
+	ts := o.node.Schema.Types()
+	o.held, o.piece = types.NewChunk(ts), types.NewChunk(ts)
+	o.pass.Cols = make([]*types.Vector, len(ts))
+	o.ones = make([]int64, types.MaxChunkRows)
+	for i := range o.ones {
+		o.ones[i] = 1
+	}
+	o.grp = make([]uint16, types.MaxChunkRows)
+	o.hash = make([]uint64, types.MaxChunkRows)
+	o.vary = make([]bool, len(p.GroupBy))
+	o.skips = p.Rows != nil
+	o.stamp = 1
+	for i, c := range p.Calls {
+		col := len(p.GroupBy) + i
+		call := partialCall{filter: c.Filter, out: o.held.Cols[col], view: &types.Vector{Type: ts[col]}}
+		kind := types.KindInvalid
+		if len(c.Args) > 0 {
+			call.arg = c.Args[0]
+			kind = ctx.InputTypes[0][call.arg].Kind()
+		}
+		call.kind = partialKindOf(c, kind)
+		o.calls = append(o.calls, call)
+	}
+	return nil
 }
 
 func (o *partialAggOp) Process(_ int, c *types.Chunk, out Emitter) error {
@@ -119,39 +163,49 @@ func (o *partialAggOp) Process(_ int, c *types.Chunk, out Emitter) error {
 		o.rest--
 		return o.passOn(c, out)
 	}
-	if !o.addable(c) || !o.assign(c) || !o.addUp(c) {
+	if !o.addable(c) {
 		return o.passOn(c, out)
 	}
-	o.judge(c.Rows())
-	p := o.node.PartialAgg
-	o.out.Reset()
-	at := 0
-	gather := func(cols []int) {
-		for _, col := range cols {
-			o.out.Cols[at].AppendGather(c.Cols[col], o.first)
-			at++
+	if o.held.N > 0 && !o.fits(c) {
+		if err := o.flush(out); err != nil {
+			return err
 		}
 	}
-	gather(p.GroupBy)
-	for i := range o.calls {
-		o.calls[i].results(o.out.Cols[at])
-		at++
+	o.begin(c)
+	before := o.held.N
+	fit := o.assign(c)
+	if fit {
+		var err error
+		if fit, err = o.addUp(c, before); err != nil {
+			return err
+		}
 	}
-	gather(p.Rest)
-	o.out.N = len(o.first)
-	return out.Emit(o.out)
+	if !fit {
+		o.forget(before)
+		if err := o.flush(out); err != nil {
+			return err
+		}
+		return o.passOn(c, out)
+	}
+	o.holding++
+	if o.judge(c.Rows(), o.held.N-before) || o.held.N >= partialGroups || o.holding >= partialChunks {
+		return o.flush(out)
+	}
+	return nil
 }
 
-// judge ends a trial: when groups are hardly fewer than rows the next chunks pass as they are.
-func (o *partialAggOp) judge(rows int) {
-	o.rows, o.groups, o.chunks = o.rows+rows, o.groups+len(o.first), o.chunks+1
+// judge ends a trial: when groups are hardly fewer than rows the next chunks pass as they are, and it returns true.
+func (o *partialAggOp) judge(rows, groups int) bool {
+	o.rows, o.groups, o.chunks = o.rows+rows, o.groups+groups, o.chunks+1
 	if o.chunks < partialTrial {
-		return
+		return false
 	}
-	if o.groups*partialMinFactor > o.rows {
+	useless := o.rows*partialPerGroups < o.groups*partialPerRows
+	o.rows, o.groups, o.chunks = 0, 0, 0
+	if useless {
 		o.rest = partialRest
 	}
-	o.rows, o.groups, o.chunks = 0, 0, 0
+	return useless
 }
 
 // passOn emits c with one row per row: the sums of single rows.
@@ -162,7 +216,11 @@ func (o *partialAggOp) passOn(c *types.Chunk, out Emitter) error {
 		cols = append(cols, c.Cols[g])
 	}
 	for i := range o.calls {
-		cols = append(cols, o.single(&o.calls[i], c))
+		v, err := o.single(&o.calls[i], c)
+		if err != nil {
+			return err
+		}
+		cols = append(cols, v)
 	}
 	for _, k := range p.Rest {
 		cols = append(cols, c.Cols[k])
@@ -171,90 +229,131 @@ func (o *partialAggOp) passOn(c *types.Chunk, out Emitter) error {
 	return out.Emit(&o.pass)
 }
 
-func (o *partialAggOp) single(call *partialCall, c *types.Chunk) *types.Vector {
-	v := call.view
-	if call.filter >= 0 {
-		return call.filtered(c)
-	}
-	switch call.kind {
-	case partialCountAll:
-		v.Int = o.ones.Int[:c.N]
-	case partialCount:
-		arg := c.Cols[call.arg]
-		if arg.Valid == nil {
-			v.Int = o.ones.Int[:c.N]
-			break
-		}
-		call.acc = slices.Grow(call.acc[:0], c.N)[:c.N]
-		for i := range call.acc {
-			call.acc[i] = 0
-			if arg.Valid.Get(i) {
-				call.acc[i] = 1
-			}
-		}
-		v.Int = call.acc
-	default:
-		arg := c.Cols[call.arg]
-		v.Int, v.Valid = arg.Int, arg.Valid
-	}
-	return v
-}
-
-// filtered is single of a call with a filter: rows that do not pass count for nothing.
-func (p *partialCall) filtered(c *types.Chunk) *types.Vector {
+// single returns the sums of single rows. Rows that do not pass count for nothing.
+func (o *partialAggOp) single(p *partialCall, c *types.Chunk) (*types.Vector, error) {
 	v := p.view
-	p.acc = slices.Grow(p.acc[:0], c.N)[:c.N]
-	clear(p.acc)
-	if p.kind == partialCountAll || p.kind == partialCount {
-		for i := range c.Rows() {
-			if r := c.Row(i); p.passes(c, r) && (p.kind == partialCountAll || !c.Cols[p.arg].IsNull(r)) {
-				p.acc[r] = 1
-			}
-		}
-		v.Int = p.acc
-		return v
+	if p.counts() {
+		v.Int = p.singleCounts(c, o.ones)
+		return v, nil
 	}
 	arg := c.Cols[p.arg]
-	p.valid = slices.Grow(p.valid[:0], (c.N+63)/64)[:(c.N+63)/64]
-	clear(p.valid)
+	valid := arg.Valid
+	if p.filter >= 0 {
+		n := (c.N + 63) / 64
+		p.valid = slices.Grow(p.valid[:0], n)[:n]
+		clear(p.valid)
+		for i := range c.Rows() {
+			if r := c.Row(i); !arg.IsNull(r) && p.passes(c, r) {
+				p.valid.Set(r)
+			}
+		}
+		valid = p.valid
+	}
+	if p.kind != partialSquares {
+		t := v.Type
+		*v = *arg
+		v.Type, v.Valid = t, valid
+		return v, nil
+	}
+	p.nums = slices.Grow(p.nums[:0], c.N)[:c.N]
+	clear(p.nums)
 	for i := range c.Rows() {
-		if r := c.Row(i); p.passes(c, r) && !arg.IsNull(r) {
-			p.valid.Set(r)
+		r := c.Row(i)
+		if valid != nil && !valid.Get(r) {
+			continue
+		}
+		var err error
+		if p.nums[r], err = squareOf(arg, r); err != nil {
+			return nil, err
 		}
 	}
-	v.Int, v.Valid = arg.Int, p.valid
-	return v
+	v.Num, v.Valid = p.nums, valid
+	return v, nil
 }
 
-// addable reports whether the rows of c can be added up: plain insertions without NULLs in the group, none of them behind the watermark
-// (late rows are counted and kept one by one). It lists the group columns that vary.
+func (p *partialCall) singleCounts(c *types.Chunk, ones []int64) []int64 {
+	if p.filter < 0 && p.kind != partialCountTrue && (p.kind == partialCountAll || c.Cols[p.arg].Valid == nil) && c.N <= len(ones) {
+		return ones[:c.N]
+	}
+	p.buf = slices.Grow(p.buf[:0], c.N)[:c.N]
+	clear(p.buf)
+	for i := range c.Rows() {
+		if r := c.Row(i); p.counted(c, r) {
+			p.buf[r] = 1
+		}
+	}
+	return p.buf
+}
+
+// counted reports whether a row is one of those that the call counts.
+func (p *partialCall) counted(c *types.Chunk, r int) bool {
+	if !p.passes(c, r) {
+		return false
+	}
+	if p.kind == partialCountAll {
+		return true
+	}
+	v := c.Cols[p.arg]
+	return !v.IsNull(r) && (p.kind == partialCount || v.Bool[r])
+}
+
+func numberAt(v *types.Vector, r int) types.Numeric {
+	if v.Type.Kind() == types.KindInt {
+		return types.NumericFromInt64(v.Int[r])
+	}
+	return v.Num[r]
+}
+
+// squareOf returns the square of a number; one that is not finite stands for itself.
+func squareOf(v *types.Vector, r int) (types.Numeric, error) {
+	x := numberAt(v, r)
+	if x.Form != types.Finite {
+		return x, nil
+	}
+	return types.NumMul(x, x)
+}
+
+// addable reports whether the rows of c can be added up: none of them is behind the watermark (late rows are counted and kept one by one).
 func (o *partialAggOp) addable(c *types.Chunk) bool {
-	if c.Weights != nil || c.N > types.MaxChunkRows {
+	if c.N > types.MaxChunkRows {
 		return false
 	}
 	p := o.node.PartialAgg
-	o.vary = o.vary[:0]
-	for i, g := range p.GroupBy {
-		v := c.Cols[g]
-		if v.Valid != nil {
-			return false
-		}
-		if v.Type.Kind() != types.KindInt {
-			o.vary = append(o.vary, g)
-			continue
-		}
-		low := v.Int[c.Row(0)]
-		if !same(v.Int[:c.N], low) {
-			o.vary = append(o.vary, g)
-			if i == p.OnClose {
-				low = slices.Min(v.Int[:c.N])
-			}
-		}
-		if i == p.OnClose && o.marked && low < o.mark {
+	if p.OnClose < 0 || !o.marked {
+		return true
+	}
+	v := c.Cols[p.GroupBy[p.OnClose]]
+	return v.Valid == nil && slices.Min(v.Int[:c.N]) >= o.mark
+}
+
+// fits reports whether the groups of c can be told from those held by the columns that vary among these.
+func (o *partialAggOp) fits(c *types.Chunk) bool {
+	for i, g := range o.node.PartialAgg.GroupBy {
+		if v, x := c.Cols[g], o.held.Cols[i]; !o.vary[i] && (v.Int[c.Row(0)] != x.Int[0] || !constant(c, v)) {
+			o.vary[i] = o.holding == 1 // chunks of few rows differ in what each has one value of
 			return false
 		}
 	}
 	return true
+}
+
+// begin lists the group columns that vary, when nothing is held yet. Those that have varied since the last barrier are taken to do so.
+func (o *partialAggOp) begin(c *types.Chunk) {
+	if o.held.N > 0 {
+		return
+	}
+	o.cols = o.cols[:0]
+	for i, g := range o.node.PartialAgg.GroupBy {
+		if v := c.Cols[g]; o.vary[i] || !constant(c, v) {
+			o.vary[i] = true
+			o.cols = append(o.cols, g)
+		}
+	}
+}
+
+// constant reports whether v is one integer in all rows of c.
+func constant(c *types.Chunk, v *types.Vector) bool {
+	return v.Type.Kind() == types.KindInt && v.Valid == nil && same(v.Int[:c.N], v.Int[c.Row(0)])
 }
 
 // same reports whether all elements of s are x.
@@ -273,56 +372,74 @@ func same(s []int64, x int64) bool {
 	return true
 }
 
-// assign finds the group of each row. It fails when two groups have the same hash.
+// assign finds the group of each row and adds the keys of new groups to those held. It fails when two groups have the same hash.
 func (o *partialAggOp) assign(c *types.Chunk) bool {
-	o.first, o.keys = o.first[:0], o.keys[:0]
-	o.stamp++
-	if o.stamp == 1<<16 {
-		o.slots = [partialSlots]uint32{}
-		o.stamp = 1
-	}
-	if len(o.vary) == 0 {
+	before := o.held.N
+	o.fresh = o.fresh[:0]
+	ints := len(o.cols) == 1 && c.Cols[o.cols[0]].Type.Kind() == types.KindInt
+	switch {
+	case len(o.cols) == 0:
 		clear(o.grp[:c.Rows()])
-		o.first = append(o.first, uint16(c.Row(0)))
-		return true
+		if before == 0 {
+			o.fresh = append(o.fresh, uint16(c.Row(0)))
+		}
+	case ints && c.Cols[o.cols[0]].Valid == nil:
+		o.probeInts(c, c.Cols[o.cols[0]].Int, uint16(before))
+	default:
+		types.HashRows(c, o.cols, o.hash[:c.N])
+		if ints { // where they are not NULL, other chunks know them by their values
+			v := c.Cols[o.cols[0]]
+			for r := range c.N {
+				if !v.IsNull(r) {
+					o.hash[r] = uint64(v.Int[r])
+				}
+			}
+		}
+		for i := range c.Rows() {
+			r := c.Row(i)
+			o.grp[i] = o.find(o.hash[r], slotOf(o.hash[r]), r, uint16(before))
+		}
 	}
-	exact := len(o.vary) == 1 && c.Cols[o.vary[0]].Type.Kind() == types.KindInt
-	if exact {
-		o.probeInts(c, c.Cols[o.vary[0]].Int)
-		return true
+	p := o.node.PartialAgg
+	for i, g := range p.GroupBy {
+		o.held.Cols[i].AppendGather(c.Cols[g], o.fresh)
 	}
-	types.HashRows(c, o.vary, o.hash[:c.N])
-	for i := range c.Rows() {
-		r := c.Row(i)
-		o.grp[i] = o.find(o.hash[r], o.hash[r]>>(64-partialSlotBits), r)
+	at := len(p.GroupBy) + len(p.Calls)
+	for i, k := range p.Rest {
+		o.held.Cols[at+i].AppendGather(c.Cols[k], o.fresh)
 	}
-	return o.verify(c)
+	o.held.N += len(o.fresh)
+	return ints && c.Cols[o.cols[0]].Valid == nil && o.held.Cols[slices.Index(o.vary, true)].Valid == nil || o.verify(c)
 }
 
-func (o *partialAggOp) probeInts(c *types.Chunk, keys []int64) {
+func slotOf(k uint64) uint64 {
 	const golden = 0x9e3779b97f4a7c15
+	return k * golden >> (64 - partialSlotBits)
+}
+
+func (o *partialAggOp) probeInts(c *types.Chunk, keys []int64, before uint16) {
 	for i := range c.Rows() {
 		r := c.Row(i)
 		k := uint64(keys[r])
-		p := k * golden >> (64 - partialSlotBits)
+		p := slotOf(k)
 		if s := o.slots[p]; s>>16 == o.stamp && o.keys[s&0xffff] == k {
 			o.grp[i] = uint16(s)
 			continue
 		}
-		o.grp[i] = o.find(k, p, r)
+		o.grp[i] = o.find(k, p, r, before)
 	}
 }
 
 // find returns the group of key k, looked for from slot p on; row r is the first of a new one.
-func (o *partialAggOp) find(k, p uint64, r int) uint16 {
+func (o *partialAggOp) find(k, p uint64, r int, before uint16) uint16 {
 	for ; ; p++ {
 		s := &o.slots[p%partialSlots]
 		if *s>>16 != o.stamp {
-			g := len(o.first)
+			g := before + uint16(len(o.fresh))
 			*s = o.stamp<<16 | uint32(g)
-			o.first = append(o.first, uint16(r))
+			o.fresh = append(o.fresh, uint16(r))
 			o.keys = append(o.keys, k)
-			return uint16(g)
+			return g
 		}
 		if o.keys[*s&0xffff] == k {
 			return uint16(*s)
@@ -332,80 +449,95 @@ func (o *partialAggOp) find(k, p uint64, r int) uint16 {
 
 // verify reports whether all rows have the key of their group.
 func (o *partialAggOp) verify(c *types.Chunk) bool {
-	for _, col := range o.vary {
-		v := c.Cols[col]
-		for i := range c.Rows() {
-			r, f := c.Row(i), int(o.first[o.grp[i]])
-			if v.Type.Kind() == types.KindInt {
-				if v.Int[r] != v.Int[f] {
-					return false
-				}
-			} else if v.Str[r] != v.Str[f] {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// addUp computes the calls. It fails when a sum overflows.
-func (o *partialAggOp) addUp(c *types.Chunk) bool {
-	n := len(o.first)
-	grp := o.grp[:c.Rows()]
-	for i := range o.calls {
-		call := &o.calls[i]
-		call.acc = slices.Grow(call.acc[:0], n)[:n]
-		call.seen = call.seen[:0]
-		clear(call.acc)
-		if call.kind == partialCountAll {
-			if call.filter >= 0 {
-				call.countFiltered(c, grp)
-				continue
-			}
-			acc := call.acc
-			for _, g := range grp {
-				acc[g]++
-			}
+	for i, col := range o.node.PartialAgg.GroupBy {
+		if !o.vary[i] {
 			continue
 		}
-		v := c.Cols[call.arg]
-		switch {
-		case call.kind == partialCount:
-			call.count(c, v, grp)
-		case v.Valid != nil || call.filter >= 0:
-			if !call.withNulls(c, v, grp) {
+		v, x := c.Cols[col], o.held.Cols[i]
+		plain := v.Type.OID == types.OIDText || v.Type.OID == types.OIDVarchar
+		for i := range c.Rows() {
+			r, g := c.Row(i), int(o.grp[i])
+			switch {
+			case v.IsNull(r) || x.IsNull(g):
+				if v.IsNull(r) != x.IsNull(g) {
+					return false
+				}
+			case plain:
+				if v.Str[r] != x.Str[g] {
+					return false
+				}
+			case types.Compare(v, r, x, g) != 0:
 				return false
 			}
-		case call.kind == partialSum:
-			if !call.sum(c, v.Int, grp) {
-				return false
-			}
-		default:
-			call.extreme(c, v.Int, grp, o.first)
 		}
 	}
 	return true
 }
 
-func (p *partialCall) count(c *types.Chunk, v *types.Vector, grp []uint16) {
+// addUp computes the calls; the first groups were there before. It returns false, and has added nothing, when a sum overflows or cannot be told in one row.
+func (o *partialAggOp) addUp(c *types.Chunk, before int) (bool, error) {
+	grp, n := o.grp[:c.Rows()], o.held.N
+	for i := range o.calls {
+		p := &o.calls[i]
+		if p.kind == partialSum && !p.sum(c, grp, n) || p.kind == partialSumNumeric && o.skips && !p.sameScale(c, grp, n) {
+			return false, nil
+		}
+	}
+	for i := range o.calls {
+		p := &o.calls[i]
+		switch {
+		case p.counts():
+			p.acc = zeroTo(p.acc, n)
+			p.count(c, grp)
+		case p.kind == partialSum:
+			p.acc, p.next = p.next, p.acc
+			p.note(c, grp, before, n)
+		case p.numeric():
+			p.out.Resize(n)
+			clear(p.out.Num[before:])
+			p.note(c, grp, before, n)
+			if err := p.addNumbers(c, grp); err != nil {
+				return false, err
+			}
+		case p.out.Type.Kind() == types.KindInt && c.Cols[p.arg].Valid == nil && p.filter < 0 && len(p.seen) == 0:
+			p.extreme(c, grp, o.fresh)
+		default:
+			p.extremeOf(c, grp, before, n)
+		}
+	}
+	return true, nil
+}
+
+// zeroTo lengthens s by zeros.
+func zeroTo(s []int64, n int) []int64 {
+	for len(s) < n {
+		s = append(s, 0)
+	}
+	return s
+}
+
+func (p *partialCall) count(c *types.Chunk, grp []uint16) {
+	acc := p.acc
+	if p.kind == partialCountAll && p.filter < 0 && c.Weights == nil {
+		for _, g := range grp {
+			acc[g]++
+		}
+		return
+	}
 	for i, g := range grp {
-		if r := c.Row(i); !v.IsNull(r) && p.passes(c, r) {
-			p.acc[g]++
+		if r := c.Row(i); p.counted(c, r) {
+			acc[g] += c.Weight(r)
 		}
 	}
 }
 
-func (p *partialCall) countFiltered(c *types.Chunk, grp []uint16) {
-	for i, g := range grp {
-		if p.passes(c, c.Row(i)) {
-			p.acc[g]++
-		}
-	}
-}
-
-func (p *partialCall) sum(c *types.Chunk, v []int64, grp []uint16) bool {
-	acc, over := p.acc, int64(0)
-	if c.Sel == nil {
+// sum computes next. It fails when a sum overflows.
+func (p *partialCall) sum(c *types.Chunk, grp []uint16, n int) bool {
+	p.next = zeroTo(append(p.next[:0], p.acc...), n)
+	acc, over := p.next, int64(0)
+	arg := c.Cols[p.arg]
+	v := arg.Int
+	if c.Sel == nil && c.Weights == nil && arg.Valid == nil && p.filter < 0 {
 		for i, x := range v[:len(grp)] {
 			a := acc[grp[i]]
 			s := a + x
@@ -414,20 +546,99 @@ func (p *partialCall) sum(c *types.Chunk, v []int64, grp []uint16) bool {
 		}
 		return over >= 0
 	}
-	for i, r := range c.Sel {
-		x, a := v[r], acc[grp[i]]
+	for i, g := range grp {
+		r := c.Row(i)
+		if arg.IsNull(r) || !p.passes(c, r) {
+			continue
+		}
+		x, a := v[r], acc[g]
+		if c.Weights != nil {
+			hi, lo := mul128(x, c.Weights[r])
+			if x = int64(lo); int64(hi) != x>>63 {
+				return false
+			}
+		}
 		s := a + x
 		over |= (a ^ s) & (x ^ s)
-		acc[grp[i]] = s
+		acc[g] = s
 	}
 	return over >= 0
 }
 
-func (p *partialCall) extreme(c *types.Chunk, v []int64, grp, first []uint16) {
-	acc := p.acc
-	for g, r := range first {
-		acc[g] = v[r]
+// sameScale reports whether the values of each group have one display scale: the aggregation shows the largest that is left, and counts them. It notes those
+// of the groups.
+func (p *partialCall) sameScale(c *types.Chunk, grp []uint16, n int) bool {
+	for len(p.scales) < n {
+		p.scales = append(p.scales, -1)
 	}
+	v := c.Cols[p.arg]
+	for i, g := range grp {
+		r := c.Row(i)
+		if v.IsNull(r) || !p.passes(c, r) {
+			continue
+		}
+		x := &v.Num[r]
+		if x.Form != types.Finite || p.scales[g] >= 0 && p.scales[g] != x.Scale {
+			return false
+		}
+		p.scales[g] = x.Scale
+	}
+	return true
+}
+
+func (p *partialCall) addNumbers(c *types.Chunk, grp []uint16) error {
+	v, acc := c.Cols[p.arg], p.out.Num
+	for i, g := range grp {
+		r := c.Row(i)
+		if v.IsNull(r) || !p.passes(c, r) {
+			continue
+		}
+		x := numberAt(v, r)
+		var err error
+		if p.kind == partialSquares {
+			if x, err = squareOf(v, r); err != nil {
+				return err
+			}
+		}
+		if acc[g], err = addWeighted(acc[g], x, c.Weight(r)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// note keeps which groups have a value, once some may not.
+func (p *partialCall) note(c *types.Chunk, grp []uint16, before, n int) {
+	v := c.Cols[p.arg]
+	if v.Valid == nil && p.filter < 0 && len(p.seen) == 0 {
+		return
+	}
+	p.listSeen(before, n)
+	for i, g := range grp {
+		if r := c.Row(i); !v.IsNull(r) && p.passes(c, r) {
+			p.seen[g] = true
+		}
+	}
+}
+
+// listSeen makes seen one of n groups: new ones have no value, those before had one if nothing else was noted.
+func (p *partialCall) listSeen(before, n int) {
+	had := len(p.seen) == 0
+	for len(p.seen) < before {
+		p.seen = append(p.seen, had)
+	}
+	for len(p.seen) < n {
+		p.seen = append(p.seen, false)
+	}
+}
+
+// extreme is min and max of integers where all rows count; rows fresh are the first of new groups.
+func (p *partialCall) extreme(c *types.Chunk, grp, fresh []uint16) {
+	v := c.Cols[p.arg].Int
+	for _, r := range fresh {
+		p.acc = append(p.acc, v[r])
+	}
+	acc := p.acc
 	if p.kind == partialMax {
 		for i, g := range grp {
 			acc[g] = max(acc[g], v[c.Row(i)])
@@ -439,42 +650,129 @@ func (p *partialCall) extreme(c *types.Chunk, v []int64, grp, first []uint16) {
 	}
 }
 
-// withNulls is sum, min and max where not every row counts.
-func (p *partialCall) withNulls(c *types.Chunk, v *types.Vector, grp []uint16) bool {
-	p.seen = slices.Grow(p.seen, len(p.acc))[:len(p.acc)]
-	clear(p.seen)
+// extremeOf is min and max of any type.
+func (p *partialCall) extremeOf(c *types.Chunk, grp []uint16, before, n int) {
+	v, x := c.Cols[p.arg], p.out
+	p.listSeen(before, n)
+	if x.Type.Kind() == types.KindInt {
+		p.acc = zeroTo(p.acc, n)
+		x.Int = p.acc
+	} else {
+		x.Resize(n)
+	}
 	for i, g := range grp {
 		r := c.Row(i)
 		if v.IsNull(r) || !p.passes(c, r) {
 			continue
 		}
-		x, a := v.Int[r], p.acc[g]
-		switch {
-		case !p.seen[g]:
-			p.acc[g], p.seen[g] = x, true
-		case p.kind == partialMax:
-			p.acc[g] = max(a, x)
-		case p.kind == partialMin:
-			p.acc[g] = min(a, x)
-		default:
-			s := a + x
-			if (a^s)&(x^s) < 0 {
+		if p.seen[g] {
+			if k := types.Compare(v, r, x, int(g)); k == 0 || (k > 0) != (p.kind == partialMax) {
+				continue
+			}
+		}
+		p.seen[g] = true
+		setValue(x, int(g), v, r)
+	}
+}
+
+// setValue makes row i of dst the value in row r of src.
+func setValue(dst *types.Vector, i int, src *types.Vector, r int) {
+	switch dst.Type.Kind() {
+	case types.KindBool:
+		dst.Bool[i] = src.Bool[r]
+	case types.KindInt:
+		dst.Int[i] = src.Int[r]
+	case types.KindFloat:
+		dst.Float[i] = src.Float[r]
+	case types.KindString:
+		dst.Str[i] = src.Str[r]
+	case types.KindNumeric:
+		dst.Num[i] = src.Num[r]
+	case types.KindInterval:
+		dst.Ivl[i] = src.Ivl[r]
+	}
+}
+
+// forget drops the groups behind the first n, of which nothing was added up.
+func (o *partialAggOp) forget(n int) {
+	for _, v := range o.held.Cols {
+		v.Resize(min(v.Len(), n))
+	}
+	o.held.N, o.keys = n, o.keys[:min(len(o.keys), n)]
+}
+
+// flush emits what is held.
+func (o *partialAggOp) flush(out Emitter) error {
+	n := o.held.N
+	if n > 0 {
+		for i := range o.calls {
+			p := &o.calls[i]
+			if p.out.Type.Kind() == types.KindInt {
+				p.out.Int = p.acc
+			}
+			for g, ok := range p.seen {
+				if !ok {
+					p.out.SetNull(g)
+				}
+			}
+		}
+		if err := o.emitHeld(out); err != nil {
+			return err
+		}
+	}
+	o.held.Reset()
+	for i := range o.calls {
+		p := &o.calls[i]
+		p.acc, p.seen, p.scales = p.acc[:0], p.seen[:0], p.scales[:0]
+	}
+	o.keys, o.holding = o.keys[:0], 0
+	if o.stamp++; o.stamp == 1<<16 {
+		o.slots = [partialSlots]uint32{}
+		o.stamp = 1
+	}
+	return nil
+}
+
+func (o *partialAggOp) emitHeld(out Emitter) error {
+	n := o.held.N
+	if !o.skips && n <= types.MaxChunkRows {
+		return out.Emit(o.held)
+	}
+	sel := o.sel[:0]
+	for g := range n {
+		if !o.skips || !o.nothing(g) {
+			sel = append(sel, uint16(g))
+		}
+	}
+	o.sel = sel
+	for len(sel) > 0 {
+		k := min(len(sel), types.MaxChunkRows)
+		o.piece.Reset()
+		for i, v := range o.piece.Cols {
+			v.AppendGather(o.held.Cols[i], sel[:k])
+		}
+		o.piece.N = k
+		if err := out.Emit(o.piece); err != nil {
+			return err
+		}
+		sel = sel[k:]
+	}
+	return nil
+}
+
+// nothing reports whether what was added to a group has been taken out again.
+func (o *partialAggOp) nothing(g int) bool {
+	for i := range o.calls {
+		switch p := &o.calls[i]; {
+		case p.numeric():
+			if p.out.Num[g].Sign() != 0 {
 				return false
 			}
-			p.acc[g] = s
+		case p.acc[g] != 0:
+			return false
 		}
 	}
 	return true
-}
-
-// results appends the sums of all groups to dst.
-func (p *partialCall) results(dst *types.Vector) {
-	dst.Int = append(dst.Int, p.acc...)
-	for g, ok := range p.seen {
-		if !ok {
-			dst.SetNull(g)
-		}
-	}
 }
 
 func (o *partialAggOp) Watermark(_ int, w Watermark, out Emitter) error {
@@ -486,9 +784,17 @@ func (o *partialAggOp) Watermark(_ int, w Watermark, out Emitter) error {
 		if i == p.OnClose {
 			o.mark, o.marked = w.Value, true
 		}
+		if err := o.flush(out); err != nil {
+			return err
+		}
 		if err := out.EmitWatermark(Watermark{Column: i, Value: w.Value}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (o *partialAggOp) Barrier(_ checkpoint.Barrier, out Emitter) error {
+	clear(o.vary)
+	return o.flush(out)
 }

@@ -5,15 +5,19 @@ import (
 	"math"
 	"math/big"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/exec/op"
 	"github.com/streamdb/streamdb/exec/op/optest"
 	"github.com/streamdb/streamdb/planner/plan"
+	"github.com/streamdb/streamdb/sql/expr"
 	"github.com/streamdb/streamdb/sql/functions"
+	"github.com/streamdb/streamdb/state"
 	"github.com/streamdb/streamdb/types"
 )
 
@@ -142,6 +146,7 @@ func TestPartialAggregationLosesNothing(t *testing.T) {
 			one.Cols = append(one.Cols, ones, counts, c.Cols[4], c.Cols[4], c.Cols[4])
 			require.NoError(t, want.Emit(one))
 		}
+		require.NoError(t, o.Barrier(checkpoint.Barrier{Epoch: 1}, got))
 		require.Equal(t, want.groups, got.groups, "seed %d", seed)
 		if spread == 1 && len(group) == 1 && group[0] == 1 {
 			require.Less(t, got.rows, want.rows)
@@ -164,6 +169,7 @@ func TestPartialAggregationLeavesLateRowsAlone(t *testing.T) {
 		}
 		out := &partialSink{keys: 1, groups: map[string]*partialGroup{}}
 		require.NoError(t, o.Process(0, c, out))
+		require.NoError(t, o.Barrier(checkpoint.Barrier{}, out))
 		require.Equal(t, int64(4), out.groups[c.Cols[1].Get(0).String()+"|"].n)
 		return out.rows
 	}
@@ -257,5 +263,182 @@ func partialInParts(t *testing.T, filter bool) {
 				return partialSums(&types.Chunk{Cols: []*types.Vector{c.Cols[1], c.Cols[2], ones, counts, v, v, v}, N: c.N, Weights: c.Weights})
 			},
 		}
+	})
+}
+
+// partialPlan is a partial aggregation of in and the aggregation of its rows, which together are one of the same groups.
+func partialPlan(in *plan.Node, group []int, calls ...partialSplit) (part, final, one *plan.Node) {
+	p := &plan.PartialAgg{GroupBy: group, OnClose: -1}
+	part = &plan.Node{ID: 1, Kind: plan.KindPartialAgg, Inputs: []*plan.Node{in}, PartialAgg: p, AppendOnly: in.AppendOnly}
+	for _, g := range group {
+		part.Schema = append(part.Schema, in.Schema[g])
+	}
+	add := func(c plan.AggCall) *int {
+		p.Calls = append(p.Calls, c)
+		part.Schema = append(part.Schema, types.Column{Name: c.Func, Type: c.Type})
+		at := len(part.Schema) - 1
+		return &at
+	}
+	var rows *int
+	if !in.AppendOnly {
+		at := 0
+		rows, p.Rows = add(call("count", types.Int8)), &at
+	}
+	var sums, whole []plan.AggCall
+	for _, c := range calls {
+		sum := plan.AggCall{Func: c.whole.Func, Type: c.whole.Type, Filter: -1}
+		for i, x := range c.parts {
+			x.Filter = c.whole.Filter
+			switch at := add(x); {
+			case x.Func == "count":
+				sum.Count = at
+			case i == 0:
+				sum.Args = []int{*at}
+			default:
+				sum.Squares = at
+			}
+		}
+		sums, whole = append(sums, sum), append(whole, c.whole)
+	}
+	var cols []int
+	if group != nil {
+		cols = []int{}
+	}
+	for i := range group {
+		cols = append(cols, i)
+	}
+	final, one = aggNode(part, cols, sums...), aggNode(in, group, whole...)
+	final.Agg.Rows = rows
+	return part, final, one
+}
+
+type partialSplit struct {
+	whole plan.AggCall
+	parts []plan.AggCall
+}
+
+// aggregate runs a plan of one operator as a query does.
+func aggregate(n *plan.Node, c *types.Chunk) (*types.Chunk, error) {
+	o, err := op.New(n)
+	if err != nil {
+		return nil, err
+	}
+	ctx := &op.Context{
+		Node: n, Parallelism: 1, Lib: functions.Builtins(), Env: &expr.Env{Format: types.DefaultFormat()}, OneShot: true,
+		Groups: state.Range{To: state.DefaultMaxParallelism}, Store: state.NewMemory(state.DefaultMaxParallelism), InputTypes: [][]types.Type{n.Inputs[0].Schema.Types()},
+	}
+	if err := o.Open(ctx); err != nil {
+		return nil, err
+	}
+	out := &gathered{types.NewChunk(n.Schema.Types())}
+	if err := o.Process(0, c, out); err != nil {
+		return nil, err
+	}
+	if err := o.Barrier(checkpoint.Barrier{Epoch: 1}, out); err != nil {
+		return nil, err
+	}
+	return out.c, o.Close()
+}
+
+type gathered struct{ c *types.Chunk }
+
+func (g *gathered) Emit(c *types.Chunk) error { g.c.AppendChunk(c); return nil }
+
+func (*gathered) EmitWatermark(op.Watermark) error { return nil }
+
+var partialInput = schema("id", types.Int8, "k", types.Int4, "t", types.Text, "n", types.NumericType, "v", types.Int4, "b", types.Bool, "pass", types.Bool)
+
+// partialCalls are calls that can be added up, and of what; those with retractions first.
+func partialCalls(retract bool) []partialSplit {
+	sum := func(fn string, t types.Type, arg int, parts ...plan.AggCall) partialSplit {
+		return partialSplit{call(fn, t, arg), append(parts, call("count", types.Int8, arg))}
+	}
+	number, of := types.NumericType, func(t types.Type, arg int) plan.AggCall { return call("sum", t, arg) }
+	calls := []partialSplit{
+		{call("count(*)", types.Int8), []plan.AggCall{call("count", types.Int8)}},
+		sum("count(any)", types.Int8, 2),
+		sum("sum(int4)", types.Int8, 4, of(types.Int8, 4)),
+		sum("avg(int4)", number, 4, of(types.Int8, 4)),
+		sum("var_samp(int4)", number, 4, of(types.Int8, 4), call(plan.SumOfSquares, number, 4)),
+		sum("sum(numeric)", number, 3, of(number, 3)),
+		sum("avg(numeric)", number, 3, of(number, 3)),
+		sum("stddev_pop(numeric)", number, 3, of(number, 3), call(plan.SumOfSquares, number, 3)),
+		sum("bool_and(bool)", types.Bool, 5, call(plan.CountTrue, types.Int8, 5)),
+		sum("every(bool)", types.Bool, 5, call(plan.CountTrue, types.Int8, 5)),
+		sum("bool_or(bool)", types.Bool, 5, call(plan.CountTrue, types.Int8, 5)),
+	}
+	if !retract {
+		for _, c := range []plan.AggCall{
+			call("min(int4)", types.Int4, 4), call("max(text)", types.Text, 2), call("min(numeric)", number, 3), call("max(int4)", types.Int4, 4),
+			call("bool_and(bool)", types.Bool, 5), call("bool_or(bool)", types.Bool, 5), call("sum(int4)", types.Int8, 4),
+		} {
+			part := c
+			part.Func, _, _ = strings.Cut(c.Func, "(")
+			if part.Func == "sum" {
+				part.Type = types.Int8
+			}
+			calls = append(calls, partialSplit{c, []plan.AggCall{part}})
+		}
+	}
+	return calls
+}
+
+// TestPartialAggregationOfChanges: an aggregation of what is added up in parts has the rows of one over all.
+func TestPartialAggregationOfChanges(t *testing.T) {
+	checkCases(t, 15, func(rt *rapid.T) optest.Spec {
+		in := input([]int{0}, partialInput)
+		in.AppendOnly = rapid.Bool().Draw(rt, "append only")
+		var calls []partialSplit
+		for _, c := range partialCalls(!in.AppendOnly) {
+			if rapid.Bool().Draw(rt, "call") {
+				if rapid.IntRange(0, 3).Draw(rt, "filtered") == 0 {
+					c.whole.Filter = 6
+				}
+				calls = append(calls, c)
+			}
+		}
+		group := [][]int{{1}, {1, 2}, {2}, {3}, {5}, nil}[rapid.IntRange(0, 5).Draw(rt, "group")]
+		part, final, one := partialPlan(in, group, calls...)
+		pick := func(name string, from ...string) string { return from[rapid.IntRange(0, len(from)-1).Draw(rt, name)] }
+		var epochs []optest.Epoch
+		live, id := []string{}, 0
+		for range rapid.IntRange(1, 4).Draw(rt, "epochs") {
+			text := ""
+			for range rapid.IntRange(0, 12).Draw(rt, "rows") {
+				if n := len(live); n > 0 && !in.AppendOnly && rapid.IntRange(0, 2).Draw(rt, "delete") == 0 {
+					i := rapid.IntRange(0, n-1).Draw(rt, "which")
+					text += "- " + live[i] + "\n"
+					live = append(live[:i], live[i+1:]...)
+					continue
+				}
+				id++
+				row := fmt.Sprintf("%d %s %s %s %s %s %s", id, pick("k", "1", "2", "NULL"), pick("t", "a", "b", "NULL"), pick("n", "1.5", "2.5", "0.25", "NaN", "Infinity", "NULL", "1"),
+					pick("v", "NULL", "0", "1", "-7", "2147483647"), pick("b", "t", "f", "NULL"), pick("pass", "t", "f", "NULL"))
+				live = append(live, row)
+				text += "+ " + row + "\n"
+			}
+			epochs = append(epochs, optest.Epoch{In: []string{text}})
+		}
+		return optest.Spec{
+			Node: part, Lib: functions.Builtins(), Route: [][]int{{0}}, Epochs: epochs, Reduced: final.Schema,
+			Reduce: func(out *types.Chunk) (*types.Chunk, error) { return aggregate(final, out) },
+			Oracle: func(in []*types.Chunk) (*types.Chunk, error) { return aggregate(one, in[0]) },
+		}
+	})
+}
+
+// TestAggregationOfSums: the rows of a partial aggregation, whatever order they come in, are changes of the groups.
+func TestAggregationOfSums(t *testing.T) {
+	in := input([]int{0}, partialInput)
+	_, final, _ := partialPlan(in, []int{1}, partialCalls(true)[:5]...)
+	// k, rows; count(*); count(t); sum(v), count(v); sum(v), count(v); sum(v), sum of squares, count(v)
+	runCase(t, optest.Spec{
+		Node: final, Route: [][]int{{0}},
+		Epochs: []optest.Epoch{
+			{In: []string{"+ 1 3 3 2 6 2 6 2 6 20 2\n+ 2 1 1 0 NULL 0 NULL 0 NULL NULL 0"}, Want: "+ 1 3 2 6 3.0000000000000000 2.0000000000000000\n+ 2 1 0 NULL NULL NULL"},
+			{In: []string{"+ 1 -2 -2 -1 -4 -1 -4 -1 -4 -16 -1\n+ 2 0 0 1 5 1 5 1 5 25 1"}, Want: "+ 1 1 1 2 2.0000000000000000 NULL\n+ 2 1 1 5 5.0000000000000000 NULL"},
+			{In: []string{"- 1 1 1 1 2 1 2 1 2 4 1\n+ 2 2 2 0 0 0 0 0 0 0 0"}, Want: "+ 2 3 1 5 5.0000000000000000 NULL"},
+			{In: []string{"+ 2 -3 -3 -1 -5 -1 -5 -1 -5 -25 -1\n+ 3 1 1 0 1 1 1 1 1 1 1\n+ 3 -1 -1 0 -1 -1 -1 -1 -1 -1 -1"}, Want: "{}"},
+		},
 	})
 }

@@ -84,7 +84,7 @@ type Node struct {
 	ID         uint32       `json:"id"`
 	Kind       Kind         `json:"kind"`
 	Schema     types.Schema `json:"schema"`
-	Key        []int        `json:"key"` // stream key; empty = at most one row
+	Key        []int        `json:"key"` // stream key; empty = at most one row; nil = none: rows are changes of sums
 	AppendOnly bool         `json:"append_only,omitempty"`
 	// WatermarkCols lists output columns on which a watermark arrives.
 	WatermarkCols []int   `json:"watermark_cols,omitempty"`
@@ -326,6 +326,10 @@ type AggCall struct {
 	Type     types.Type `json:"type"` // result
 	// Direct are the arguments before WITHIN GROUP: constants or parameters. Order then lists the keys of WITHIN GROUP, which are Args.
 	Direct []*expr.Expr `json:"direct,omitempty"`
+	// Count, when set, is an input column with the number of values that a row stands for: Args is their sum, of booleans the number of those that are
+	// true, and Squares the sum of their squares. A PartialAgg has added them up.
+	Count   *int `json:"count,omitempty"`
+	Squares *int `json:"squares,omitempty"`
 }
 
 // Agg groups by columns; output = group columns, then calls. Key = group columns' positions. Without group columns (Global) there is
@@ -338,16 +342,27 @@ type Agg struct {
 	OnClose int       `json:"on_close"` // index into GroupBy, -1 = emit every epoch
 	// TTL, when set, is after how many µs without a change a group is dropped; the input is append-only.
 	TTL int64 `json:"ttl,omitempty"`
+	// Rows, when set, is an input column with the number of rows that a row stands for: a PartialAgg has added them up.
+	Rows *int `json:"rows,omitempty"`
 }
 
-// PartialAgg groups the rows of a chunk by columns without keeping anything; output = group columns, then calls, then the columns Rest: those of the
-// stream key that are not grouped by, taken from any row of the group. Calls are count, sum, min and max of integers, also with a filter.
+// PartialAgg adds up rows of an epoch by group columns without keeping anything from one epoch to the next; output = group columns, then calls, then the
+// columns Rest: those of the stream key that are not grouped by, taken from any row of the group. Calls are count, sum, SumOfSquares, CountTrue and, over rows
+// that are only added, min, max, bool_and and bool_or; also with a filter. Output rows have no stream key: they are changes, which only count together.
 type PartialAgg struct {
 	GroupBy []int     `json:"group_by"`
 	Calls   []AggCall `json:"calls"`
 	Rest    []int     `json:"rest,omitempty"`
 	OnClose int       `json:"on_close"` // that of the aggregation
+	// Rows, when set, is the call that counts all rows. Input rows may be retracted then, and groups of which nothing is left are not emitted.
+	Rows *int `json:"rows,omitempty"`
 }
+
+// Functions that only a PartialAgg has.
+const (
+	SumOfSquares = "sum_squares"
+	CountTrue    = "count_true"
+)
 
 // JoinType is the kind of a join.
 type JoinType string
