@@ -57,7 +57,7 @@ func (s *selecting) aggregate() error {
 	}
 	n := &node{op: opAgg, global: len(sets) == 1 && len(sets[0]) == 0}
 	for _, it := range aggs.items {
-		c := aggCall{id: it.id, fn: it.fn, args: pre.cols(it.args), distinct: it.distinct, order: pre.keys(it.order), typ: it.typ, direct: it.direct}
+		c := aggCall{id: it.id, fn: it.fn, args: pre.cols(b.guarded(it.args, it.filter)), distinct: it.distinct, order: pre.keys(it.order), typ: it.typ, direct: it.direct}
 		if it.filter != nil {
 			c.filter = pre.col(it.filter)
 		}

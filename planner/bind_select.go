@@ -58,7 +58,12 @@ func (b *binder) selectQuery(q *pgext.Query, ev *env, keepUnknown bool) (*bound,
 		if err != nil {
 			return nil, err
 		}
-		s.n = filterNode(b.attach(s.n, x.applies), cond)
+		before, after := cond, (*expr.Expr)(nil)
+		if len(x.applies) > 0 {
+			// Conditions without subqueries say which rows the subqueries are evaluated for.
+			before, after = b.splitOver(cond, s.n)
+		}
+		s.n = filterNode(b.attach(filterNode(s.n, before), x.applies), after)
 	}
 	wins := &winCollector{named: map[string]pgext.Window{}, index: map[string]int{}}
 	for _, w := range q.Select.Windows {
@@ -284,7 +289,7 @@ func (s *selecting) windows(in *node) *node {
 				n.partition = pre.cols(w.partition)
 				n.order = pre.keys(w.order)
 			}
-			c := overCall{id: w.id, fn: w.fn, args: pre.cols(w.args), frame: w.frame, typ: w.typ, number: w.number(b), ignoreNulls: w.ignoreNulls}
+			c := overCall{id: w.id, fn: w.fn, args: pre.cols(b.guarded(w.args, w.filter)), frame: w.frame, typ: w.typ, number: w.number(b), ignoreNulls: w.ignoreNulls}
 			if w.filter != nil {
 				c.filter = pre.col(w.filter)
 			}
@@ -561,3 +566,31 @@ func (p *preparer) keys(ks []exprKey) []sortKey {
 }
 
 func (p *preparer) node() *node { return p.b.md.extend(p.in, p.ids, p.exprs) }
+
+// splitOver splits a condition into the parts that need nothing but n's columns and the rest.
+func (b *binder) splitOver(cond *expr.Expr, n *node) (over, rest *expr.Expr) {
+	own := toSet(n.out())
+	var in, others []*expr.Expr
+	for _, c := range conjuncts(cond) {
+		if _, all := refs(c, own); all && !b.volatileExpr(c) {
+			in = append(in, c)
+		} else {
+			others = append(others, c)
+		}
+	}
+	return and(in...), and(others...)
+}
+
+// guarded returns the arguments of an aggregate with a FILTER: what may fail is evaluated for the rows that it takes.
+func (b *binder) guarded(args []*expr.Expr, filter *expr.Expr) []*expr.Expr {
+	if filter == nil {
+		return args
+	}
+	out := slices.Clone(args)
+	for i, a := range out {
+		if mayFail(a) && !b.volatileExpr(filter) {
+			out[i] = &expr.Expr{Kind: expr.Case, Type: a.Type, Args: []*expr.Expr{filter, a}, Pos: a.Pos}
+		}
+	}
+	return out
+}

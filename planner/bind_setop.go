@@ -17,6 +17,9 @@ func (b *binder) values(v *pgext.Values, ev *env, keepUnknown bool) (*bound, err
 	width := len(v.Rows[0])
 	rows := make([][]*expr.Expr, len(v.Rows))
 	x := &exprCtx{b: b, sc: ev.outer, ev: ev, clause: "VALUES"}
+	if x.sc == nil {
+		x.sc = &scope{}
+	}
 	for i, r := range v.Rows {
 		if len(r) != width {
 			return nil, pgerr.Newf(pgerr.SyntaxError, "VALUES lists must all be the same length").At(b.pos(r[0].OriginTextPosition()))

@@ -295,8 +295,8 @@ func (o *optimizer) scalarAggregate(n, l, r *node, outer map[int]bool) *node {
 		agg.group = dedup(append(agg.group, id))
 		conds = append(conds, &expr.Expr{Kind: expr.Call, Type: types.Bool, Func: p.Func, Args: []*expr.Expr{o.md.ref(id), x}, Pos: p.Pos})
 	}
-	if len(agg.group) == 0 {
-		return nil
+	if len(agg.group) == 0 || treeMayFail(in) {
+		return nil // groups that no outer row asks for must not fail
 	}
 	// A grouping column that is also passed to the join needs an id of its own side only; the inner ids are unique already.
 	agg.in = []*node{pre.node()}
@@ -335,20 +335,40 @@ func (o *optimizer) scalarAggregate(n, l, r *node, outer map[int]bool) *node {
 }
 
 // rawAggs gives agg the calls under new ids and returns the expressions that stand for the old ones after an outer join: counts
-// of nothing are 0, everything else NULL.
+// of nothing are 0, everything else NULL. That a group has more than one row is an error of those who ask for its value alone.
 func (o *optimizer) rawAggs(agg *node, calls []aggCall) map[int]*expr.Expr {
 	m := map[int]*expr.Expr{}
+	single, err := o.b.reg.ResolveFunction("$single", []types.Type{types.Int8})
+	if err != nil {
+		o.b.fail(err)
+	}
+	rows := -1
 	for _, a := range calls {
 		old := a.id
 		a.id = o.md.add(o.md.cols[old].name, a.typ)
-		agg.aggs = append(agg.aggs, a)
-		m[old] = o.md.ref(a.id)
-		if isCount(a.fn) {
+		switch {
+		case isCount(a.fn):
 			m[old] = coalesce(o.md.ref(a.id), intConst(a.typ, 0))
+		case a.fn == scalarAgg:
+			if rows < 0 {
+				rows = o.md.add("?rows?", types.Int8)
+				agg.aggs = append(agg.aggs, aggCall{id: rows, fn: o.b.countFunc(), typ: types.Int8})
+			}
+			a.fn = firstAgg
+			ok := &expr.Expr{Kind: expr.Call, Type: types.Bool, Func: single.Func.ID, Args: []*expr.Expr{o.md.ref(rows)}, Pos: -1}
+			m[old] = &expr.Expr{Kind: expr.Case, Type: a.typ, Args: []*expr.Expr{ok, o.md.ref(a.id)}, Pos: -1}
+		default:
+			m[old] = o.md.ref(a.id)
 		}
+		agg.aggs = append(agg.aggs, a)
 	}
 	return m
 }
+
+const (
+	scalarAgg = "$scalar(anyelement)" // fails where a group has more than one row
+	firstAgg  = "$first(anyelement)"
+)
 
 // domain is the set of distinct outer values that a subquery depends on.
 type domain struct {

@@ -383,7 +383,7 @@ func (in *interpreter) aggCall(c plan.AggCall, rows []row, tie []int) types.Datu
 			continue
 		}
 		v := r[c.Args[0]]
-		if v.Null && !strings.HasPrefix(c.Func, "array_agg") && !strings.HasPrefix(c.Func, "$scalar") {
+		if v.Null && !strings.HasPrefix(c.Func, "array_agg") && !strings.HasPrefix(c.Func, "$scalar") && !strings.HasPrefix(c.Func, "$first") {
 			continue
 		}
 		if c.Distinct {

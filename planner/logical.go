@@ -3,6 +3,7 @@ package planner
 import (
 	"bytes"
 	"slices"
+	"strings"
 
 	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/sql/expr"
@@ -506,6 +507,40 @@ func and(es ...*expr.Expr) *expr.Expr {
 		return out[0]
 	}
 	return &expr.Expr{Kind: expr.And, Type: types.Bool, Args: out, Pos: out[0].Pos}
+}
+
+// cheapFirst orders the parts of a condition by what evaluating them costs, as PostgreSQL does: of equal ones the first stays first. So a cheap
+// test keeps rows from an expression that would fail on them, wherever it is written.
+func cheapFirst(cond *expr.Expr) *expr.Expr {
+	cs := conjuncts(cond)
+	if len(cs) < 2 {
+		return cond
+	}
+	cs = slices.Clone(cs)
+	slices.SortStableFunc(cs, func(a, c *expr.Expr) int { return evalCost(a) - evalCost(c) })
+	return and(cs...)
+}
+
+// evalCost counts the calls that evaluating e for a row takes, in halves.
+func evalCost(e *expr.Expr) int {
+	cost := 0
+	e.Walk(func(x *expr.Expr) bool {
+		switch x.Kind {
+		case expr.Call:
+			cost += 2
+			if len(x.Args) == 1 && strings.HasPrefix(x.Func, "$") && textual(x.Type.OID) != textual(x.Args[0].Type.OID) {
+				cost += 2 // out of the one type and into the other
+			}
+		case expr.Distinct, expr.Greatest, expr.Least:
+			cost += 2
+		case expr.InList:
+			cost += len(x.Args) - 1
+		case expr.AnyArray, expr.AllArray:
+			cost += 10
+		}
+		return true
+	})
+	return cost
 }
 
 func boolConst(v bool) *expr.Expr {

@@ -86,7 +86,7 @@ func (ph *physical) lookupJoin(n *node, keys []joinKey, rest []*expr.Expr, want,
 		j.Columns = append(j.Columns, stored[id])
 	}
 	if cond := and(rest...); cond != nil {
-		j.Residual = ph.exprOver(cond, all)
+		j.Residual = ph.exprOver(cheapFirst(cond), all)
 	}
 	p.n.LookupJoin = j
 	for _, id := range out {

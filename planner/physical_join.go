@@ -201,7 +201,7 @@ func (ph *physical) join(n *node, want, need map[int]bool) *phys {
 		j.Range.Expire = j.Range.Expire && j.CloseKey == nil
 	}
 	if cond := and(rest...); cond != nil {
-		j.Residual = ph.exprOver(cond, all)
+		j.Residual = ph.exprOver(cheapFirst(cond), all)
 	}
 	ph.lookups(n, j, keys, [2]*phys{l, r})
 	j.KeepNulls = ph.b.stream && j.Pads() && !j.Closes()

@@ -238,7 +238,7 @@ func (ph *physical) filter(n *node, need map[int]bool) *phys {
 		return ph.temporal(in, timed, need)
 	}
 	p := ph.like(plan.KindFilter, in)
-	p.n.Filter = &plan.Filter{Cond: ph.expr(cond, in)}
+	p.n.Filter = &plan.Filter{Cond: ph.expr(cheapFirst(cond), in)}
 	for _, c := range conjuncts(cond) {
 		for id := range need {
 			if !p.nn[id] && ph.b.rejectsNull(c, map[int]bool{id: true}) {

@@ -15,6 +15,7 @@ func Rules() []Rule {
 		{ruleOuterJoins, "outer joins become inner ones where conditions reject the padded rows"},
 		{ruleInfer, "comparisons of a join key with constants hold for the column that it is equal to as well"},
 		{rulePushWindows, "conditions on `window_start` and `window_end` bound the time column below the windows"},
+		{"late_projections", "expressions that may fail are computed for joined rows, not for those that find no partner"},
 		{"reorder_joins", "chains of inner joins begin with what leaves few rows"},
 		{"rank_filters", "conditions on ranks become a Top-N"},
 		{"reverse_frames", "frames that look forward are computed backward"},

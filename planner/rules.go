@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"slices"
+
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/sql/expr"
@@ -23,6 +25,8 @@ var rules = [...]rule{
 	{"merge_projects", false, (*optimizer).mergeProjects},
 	{"push_down_predicates", false, (*optimizer).pushPredicates},
 	{"empty_inputs", false, (*optimizer).emptyInputs},
+	{"merge_projects", false, (*optimizer).mergeProjects},
+	{"late_projections", false, (*optimizer).lateProjections},
 	{"merge_projects", false, (*optimizer).mergeProjects},
 	{"reorder_joins", false, (*optimizer).reorderJoins},
 	{"rank_filters", false, (*optimizer).rankFilters},
@@ -402,7 +406,8 @@ func (o *optimizer) push(n *node, preds []*expr.Expr) *node {
 	}
 	switch n.op {
 	case opFilter:
-		return o.push(n.in[0], append(preds, conjuncts(n.cond)...))
+		// What a query below has kept out never reaches the conditions above it.
+		return o.push(n.in[0], append(conjuncts(n.cond), preds...))
 	case opProject:
 		m := map[int]*expr.Expr{}
 		fixed := map[int]bool{}
@@ -435,6 +440,9 @@ func (o *optimizer) push(n *node, preds []*expr.Expr) *node {
 			return here(preds)
 		}
 		down, rest := through(toSet(n.group))
+		if n.in[0].op == opUnion && slices.ContainsFunc(down, mayFail) {
+			down, rest = nil, preds // what EXCEPT takes away must not fail
+		}
 		n.in[0] = o.push(n.in[0], down)
 		return here(rest)
 	case opTopN:
@@ -516,7 +524,7 @@ func (o *optimizer) pushJoin(n *node, preds []*expr.Expr) *node {
 	}
 	switch n.jtype {
 	case plan.Inner:
-		for _, p := range append(preds, on...) {
+		for _, p := range append(on, preds...) {
 			one(p, true, true, &cond)
 		}
 	case plan.Left:

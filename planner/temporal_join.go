@@ -145,7 +145,7 @@ func (ph *physical) temporalJoin(n *node, want, need map[int]bool) *phys {
 	p := ph.node(plan.KindTemporalJoin, out, key, l, r)
 	j.LeftKeys, j.RightKeys, j.NullSafe, j.Output = l.positions(lk), r.positions(rk), nullSafe(keys), pos
 	if cond := and(rest...); cond != nil {
-		j.Residual = ph.exprOver(cond, all)
+		j.Residual = ph.exprOver(cheapFirst(cond), all)
 	}
 	p.n.TemporalJoin = j
 	for _, id := range out {

@@ -116,7 +116,7 @@ func (o *aggOp) newCall(no int, c plan.AggCall) (aggCall, error) {
 	case "corr", "covar_pop", "covar_samp", "regr_avgx", "regr_avgy", "regr_count", "regr_intercept", "regr_r2", "regr_slope", "regr_sxx",
 		"regr_sxy", "regr_syy":
 		call = &pairCall{callBase: cb, arg2: c.Args[1], name: name}
-	case "string_agg", "array_agg", "json_agg", "jsonb_agg", "json_object_agg", "jsonb_object_agg", "$scalar":
+	case "string_agg", "array_agg", "json_agg", "jsonb_agg", "json_object_agg", "jsonb_object_agg", "$scalar", "$first":
 		l, err := o.newList(cb, name, c)
 		if err != nil {
 			return nil, err

@@ -237,14 +237,14 @@ func (l *listCall) rows(row []uint64, limit int) error {
 const maxListRows = 134217727
 
 func (l *listCall) final(row []uint64, _ *callVar, dst *types.Vector) error {
-	if l.name == "$scalar" {
+	if l.name == "$scalar" || l.name == "$first" {
 		if err := l.rows(row, 2); err != nil {
 			return err
 		}
 		switch {
 		case l.buf.N == 0:
 			dst.AppendNull()
-		case l.buf.N > 1:
+		case l.buf.N > 1 && l.name == "$scalar":
 			return pgerr.Newf(pgerr.CardinalityViolation, "more than one row returned by a subquery used as an expression")
 		default:
 			dst.Append(l.buf.Cols[0], 0)

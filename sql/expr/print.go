@@ -158,7 +158,7 @@ func printConst(b *strings.Builder, e *Expr) {
 
 func printCall(b *strings.Builder, e *Expr, cols []string) {
 	name, _, _ := strings.Cut(e.Func, "(")
-	cast := strings.HasPrefix(name, "$") && len(e.Args) > 0 && name != "$scalar"
+	cast := strings.HasPrefix(name, "$") && len(e.Args) > 0 && name != "$scalar" && name != "$first" && name != "$single"
 	if i, ok := types.InfoOf(e.Type.OID); ok && len(e.Args) == 1 && name == i.Name {
 		cast = true
 	}

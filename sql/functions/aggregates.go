@@ -32,7 +32,7 @@ regr_slope(float8,float8) regr_sxx(float8,float8) regr_sxy(float8,float8) regr_s
 			ids = append(ids, f+"("+t+")")
 		}
 	}
-	out := make([]entry, 0, len(ids)+2)
+	out := make([]entry, 0, len(ids)+3)
 	for _, id := range ids {
 		out = append(out, entry{id: id, impl: impl{byOperator: true}})
 	}
@@ -42,5 +42,8 @@ regr_slope(float8,float8) regr_sxx(float8,float8) regr_sxy(float8,float8) regr_s
 	}, entry{
 		id: "$scalar(anyelement)", sig: "anyelement a f i", impl: impl{byOperator: true},
 		doc: "the value of the only row; error 21000 when there are several",
+	}, entry{
+		id: "$first(anyelement)", sig: "anyelement a f i", impl: impl{byOperator: true},
+		doc: "the value of one of the rows",
 	})
 }
