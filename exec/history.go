@@ -689,8 +689,9 @@ func (e *Engine) keptUpTo(epoch uint64, which func(*Relation) bool) error {
 	return nil
 }
 
-// reach waits until the history has all up to an epoch, unless it begins anew. It fails for an epoch before the one at which the history took back
-// what an earlier run of the relation had made: at that epoch it is not what the relation is.
+// reach waits until the history has all up to an epoch, unless it begins anew. It fails for an epoch before the one at which the history takes back
+// what an earlier run of the relation had made: at that epoch it is not what the relation is. It fails at once, because the job may be waiting for
+// this snapshot before it goes on to that one.
 func (h *history) reach(epoch uint64) error {
 	if h.engine.cfg.Failpoints.Hit("history/reach") != nil {
 		return checkpoint.ErrNotRunning
@@ -698,11 +699,13 @@ func (h *history) reach(epoch uint64) error {
 	f := &historyFeed{h: h}
 	late := time.After(historyPatience)
 	for {
-		state := h.standing()
+		h.mu.Lock()
+		state, meets := h.state, h.meets
+		h.mu.Unlock()
 		if state == historyNew || h.stopped() {
 			return nil
 		}
-		if _, since, whole := f.whole(); whole && epoch < since {
+		if _, since, whole := f.whole(); whole && epoch < since || state == historyBack && (meets == 0 || epoch < meets) {
 			return checkpoint.ErrNotRunning
 		}
 		if state == historyWhole && f.closed() >= epoch {
