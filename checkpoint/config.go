@@ -19,11 +19,13 @@ const (
 
 // Config holds the settings; all can change while the coordinator runs (SetConfig).
 type Config struct {
-	Interval    time.Duration // between periodic checkpoints; 0: none
-	MinPause    time.Duration // between the end of a completed one and the next periodic trigger
-	Timeout     time.Duration // until a participant that has not answered is given up
-	GroupWindow time.Duration // how long acknowledged jobs wait for slower ones, to be published together
-	Retained    int           // completed checkpoints kept
+	Interval time.Duration // between periodic checkpoints; 0: none
+	MinPause time.Duration // between the end of a completed one and the next periodic trigger
+	Timeout  time.Duration // until a participant that has not answered is given up
+	// GroupWindow is how long acknowledged jobs wait for slower ones, to be published together. After a crash a job that is behind what it reads from cannot
+	// go on from there, and begins anew.
+	GroupWindow time.Duration
+	Retained    int // completed checkpoints kept
 	// TolerableFailures is how many checkpoints in a row a job may fail before it is restarted.
 	TolerableFailures int
 	// MaxConcurrent checkpoints in flight per job; only 1 is supported.
@@ -33,7 +35,7 @@ type Config struct {
 // DefaultConfig is what applies unless set.
 func DefaultConfig() Config {
 	return Config{
-		Interval: 10 * time.Second, Timeout: 10 * time.Minute, GroupWindow: time.Second,
+		Interval: 10 * time.Second, Timeout: 10 * time.Minute, GroupWindow: 10 * time.Second,
 		Retained: 1, TolerableFailures: 0, MaxConcurrent: 1,
 	}
 }

@@ -194,6 +194,28 @@ func TestASlowJobDelaysOnlyItsReaders(t *testing.T) {
 	})
 }
 
+// A crash between the publication of an input and that of its reader would leave the reader behind what the input can still tell.
+func TestASlowJobIsPublishedWithItsInputs(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := object.NewMemory("")
+		input, slow := job(1), job(2, 1)
+		cfg := DefaultConfig()
+		cfg.Interval = 0
+		r := newRig(t, cfg, store, nil, input, slow).run()
+		_, err := r.checkpoint()
+		require.NoError(t, err)
+		slow.set(after(5 * time.Second))
+		go func() { _, _ = r.checkpoint() }()
+		time.Sleep(4 * time.Second)
+		synctest.Wait()
+		require.Equal(t, "1: 1/1, 2: 1/1", durable(t, store))
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		require.Equal(t, "1: 2/2, 2: 2/2", durable(t, store))
+		require.NoError(t, r.end())
+	})
+}
+
 func TestAReaderIsNeverPublishedBeforeItsInput(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := object.NewMemory("")
