@@ -73,6 +73,12 @@ func TestLookupJoin(t *testing.T) {
 				"select a.id, b.id as bid, c.id as cid from a join b on a.v = b.k join c on b.v = c.v and a.id > c.id",
 				"select a.id, c.id as cid, c.k from a join c on a.k = c.k and a.v = c.v",
 				"select b.v, count(*) as n, sum(a.id) as s from a join b on a.k = b.k group by b.v",
+				"select a.id, a.k, b.id as bid, b.v from a left join b on a.k = b.id and b.v > 0",
+				"select a.id, b.id as bid, c.id as cid from a left join b on a.k = b.k and a.v < b.v left join c on b.k = c.k and b.v = c.v",
+				"select b.id, a.v from a right join b on a.id = b.v",
+				"select * from a where exists (select 1 from b where b.k = a.k and b.v >= a.v)",
+				"select * from a where not exists (select 1 from b where b.id = a.k)",
+				"select a.k, count(g.n) as n, count(*) as m from a left join g on a.k = g.k group by a.k",
 				"select x.id, y.k from a x join a y on x.k = y.id and 10 / x.v > y.v",
 			}
 			var names []string

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -421,7 +422,7 @@ func (x *estimates) operator(n *plan.Node, in []*relStats) *relStats {
 		return x.joined(n, j.Type, in, j.LeftKeys, j.RightKeys, others, j.Output)
 	case plan.KindLookupJoin:
 		j := n.LookupJoin
-		return x.joined(n, plan.Inner, in, j.LeftKeys, j.RightKeys, len(conjuncts(j.Residual)), j.Output)
+		return x.joined(n, cmp.Or(j.Type, plan.Inner), in, j.LeftKeys, j.RightKeys, len(conjuncts(j.Residual)), j.Output)
 	case plan.KindTemporalJoin:
 		j := n.TemporalJoin
 		return x.joined(n, j.Type, in, j.LeftKeys, j.RightKeys, len(conjuncts(j.Residual)), j.Output)

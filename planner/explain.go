@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -346,7 +347,7 @@ func (x *explainer) describe(n *plan.Node) (string, []string) {
 		}
 	case plan.KindLookupJoin:
 		j, l, r := n.LookupJoin, n.Inputs[0], n.Inputs[1]
-		return "Lookup Join", []string{labelled("Keys", keyPairs(l, r, j.LeftKeys, j.RightKeys, nil)), labelled("Condition", overBoth(j.Residual, l, r)), state("all rows of the left input")}
+		return "Lookup" + joinTitles[cmp.Or(j.Type, plan.Inner)], []string{labelled("Keys", keyPairs(l, r, j.LeftKeys, j.RightKeys, nil)), labelled("Condition", overBoth(j.Residual, l, r)), state("all rows of the left input")}
 	case plan.KindTemporalJoin:
 		return x.temporalJoin(n, state)
 	case plan.KindUnion:
@@ -524,6 +525,8 @@ func callList(in *plan.Node, of []plan.AggCall) string {
 	return strings.Join(calls, ", ")
 }
 
+var joinTitles = map[plan.JoinType]string{plan.Inner: " Join", plan.Left: " Left Join", plan.Right: " Right Join", plan.Full: " Full Join", plan.Semi: " Semi Join", plan.Anti: " Anti Join"}
+
 func (x *explainer) join(n *plan.Node, state func(string) string) (string, []string) {
 	j, l, r := n.Join, n.Inputs[0], n.Inputs[1]
 	method := "Hash"
@@ -532,7 +535,6 @@ func (x *explainer) join(n *plan.Node, state func(string) string) (string, []str
 			method = "Range"
 		}
 	}
-	name := map[plan.JoinType]string{plan.Inner: " Join", plan.Left: " Left Join", plan.Right: " Right Join", plan.Full: " Full Join", plan.Semi: " Semi Join", plan.Anti: " Anti Join"}[j.Type]
 	span := ""
 	if j.Range != nil {
 		span = overBoth(j.Range.Cond, l, r)
@@ -546,7 +548,7 @@ func (x *explainer) join(n *plan.Node, state func(string) string) (string, []str
 		closing = "Forget: rows that the watermarks of " + l.Schema[j.Range.Lower.Left].Name + " and " + r.Schema[j.Range.Lower.Right].Name + " leave no partner"
 		keeps = "rows of both inputs that may still find a partner"
 	}
-	return method + name, []string{labelled("Keys", keyPairs(l, r, j.LeftKeys, j.RightKeys, j.NullSafe)), labelled("Range", span), labelled("Condition", overBoth(j.Residual, l, r)), closing, state(keeps)}
+	return method + joinTitles[j.Type], []string{labelled("Keys", keyPairs(l, r, j.LeftKeys, j.RightKeys, j.NullSafe)), labelled("Range", span), labelled("Condition", overBoth(j.Residual, l, r)), closing, state(keeps)}
 }
 
 func (x *explainer) asofJoin(n *plan.Node, state func(string) string) (string, []string) {

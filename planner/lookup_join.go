@@ -7,18 +7,25 @@ import (
 	"github.com/streamdb/streamdb/sql/expr"
 )
 
-// lookupJoin builds an inner join of a job that reads one side, a relation of many rows, by its key or an index instead of keeping its rows; nil where it cannot
-// or should not. Conditions on that side alone are tested with the join's.
+// lookupJoin builds a join of a job that reads one side, a relation of many rows, by its key or an index instead of keeping its rows; nil where it cannot
+// or should not. Of joins that are not inner it is the side whose rows are not kept without a partner. Conditions on that side alone are tested with the join's.
 func (ph *physical) lookupJoin(n *node, keys []joinKey, rest []*expr.Expr, want, need map[int]bool) *phys {
-	if !ph.b.stream || n.jtype != plan.Inner || ph.b.o.EmitOnClose || ph.b.o.StateTTL > 0 || ph.sub != nil || ph.b.o.LookupJoinRows == 0 || ph.o.off(ruleLookupJoins) {
+	if !ph.b.stream || n.jtype == plan.Full || ph.b.o.EmitOnClose || ph.b.o.StateTTL > 0 || ph.sub != nil || ph.b.o.LookupJoinRows == 0 || ph.o.off(ruleLookupJoins) {
 		return nil
 	}
 	side, rows := -1, int64(0)
 	var at []int
 	var by *plan.LookupIndex
-	for i, in := range n.in {
+	used := copySet(need)
+	for _, c := range conjuncts(n.cond) {
+		c.Columns(used)
+	}
+	var ins [2]*node
+	for i := range n.in {
+		in := bare(n.in[i], used)
+		ins[i] = in
 		s := scanUnder(in)
-		if s == nil || s.rel.Rows+1 < ph.b.o.LookupJoinRows {
+		if only := lookedUp[n.jtype]; only >= 0 && i != only || s == nil || s.rel.Rows+1 < ph.b.o.LookupJoinRows {
 			continue
 		}
 		conds := rest
@@ -33,7 +40,7 @@ func (ph *physical) lookupJoin(n *node, keys []joinKey, rest []*expr.Expr, want,
 	if side < 0 {
 		return nil
 	}
-	scan := scanUnder(n.in[side])
+	scan := scanUnder(ins[side])
 	of, point, others := pointKeys(turned(keys, side), at)
 	for _, i := range others {
 		if keys[i].nullSafe {
@@ -42,8 +49,8 @@ func (ph *physical) lookupJoin(n *node, keys []joinKey, rest []*expr.Expr, want,
 		rest = append(rest, ph.b.mustOp("=", keys[i].l, keys[i].r))
 	}
 	ph.o.fire(ruleLookupJoins)
-	if scan != n.in[side] {
-		rest = append(rest, conjuncts(n.in[side].cond)...)
+	if scan != ins[side] {
+		rest = append(rest, conjuncts(ins[side].cond)...)
 	}
 	need = copySet(need)
 	for _, c := range rest {
@@ -57,7 +64,7 @@ func (ph *physical) lookupJoin(n *node, keys []joinKey, rest []*expr.Expr, want,
 		sides[i] = ph.build(in, need)
 	}
 	below := n.placed.built(sides[0], sides[1])
-	own := ph.innerKey(sides[0].key, sides[1].key, nil, nil, keys)
+	own := ph.joinedKey(n.jtype, sides[0], sides[1], nil, nil, keys)
 	l, r := sides[1-side], sides[side]
 	stored := map[int]int{}
 	for i, id := range r.ids {
@@ -78,9 +85,16 @@ func (ph *physical) lookupJoin(n *node, keys []joinKey, rest []*expr.Expr, want,
 	}
 	l, r = ph.coPartition(l, r, lk, rk, union(need, lk, rk, below))
 	all := appendAll(l.ids, r.ids)
+	visible := all
+	if n.jtype == plan.Semi || n.jtype == plan.Anti {
+		visible = l.ids
+	}
 	key, keep := ph.placedKey(n, own)
-	out, pos := joinOutput(all, want, keep)
+	out, pos := joinOutput(visible, want, keep)
 	p := ph.node(plan.KindLookupJoin, out, key, l, r)
+	if j.Type = n.jtype; j.Type == plan.Right {
+		j.Type = plan.Left
+	}
 	j.Output, j.LeftKeys, j.RightKeys, j.Point = pos, l.positions(lk), r.positions(rk), l.positions(point)
 	for _, id := range r.ids {
 		j.Columns = append(j.Columns, stored[id])
@@ -90,19 +104,22 @@ func (ph *physical) lookupJoin(n *node, keys []joinKey, rest []*expr.Expr, want,
 	}
 	p.n.LookupJoin = j
 	for _, id := range out {
-		p.nn[id] = l.nn[id] || r.nn[id]
+		p.nn[id] = l.nn[id] || r.nn[id] && j.Type == plan.Inner
 	}
 	for i := range lk {
-		if l.wm[lk[i]] && r.wm[rk[i]] {
+		if l.wm[lk[i]] && r.wm[rk[i]] && j.Type == plan.Inner {
 			p.wm[lk[i]], p.wm[rk[i]] = true, true
 		}
 	}
-	p.app = l.app && r.app
+	p.app = l.app && r.app && (j.Type == plan.Inner || j.Type == plan.Semi)
 	if l.dist != distSingle || r.dist == distSingle || !ph.cut {
 		p.spreadAs(l)
 	}
 	return ph.seal(p)
 }
+
+// lookedUp is the side of a join that can be looked up, -1: either.
+var lookedUp = map[plan.JoinType]int{plan.Inner: -1, plan.Left: 1, plan.Right: 0, plan.Semi: 1, plan.Anti: 1}
 
 // lookupOf returns what pointOf does, or what it would of the longest beginning of an index or of the primary key of a table, and that index.
 func (ph *physical) lookupOf(n *node, keys []joinKey, conds []*expr.Expr) ([]int, *plan.LookupIndex) {
@@ -136,6 +153,19 @@ func (ph *physical) lookupOf(n *node, keys []joinKey, conds []*expr.Expr) ([]int
 		}
 	}
 	return best, by
+}
+
+// bare returns what is under projections that compute none of the columns that are used.
+func bare(n *node, used map[int]bool) *node {
+	for n.op == opProject {
+		for i, e := range n.exprs {
+			if id := n.cols[i]; used[id] && (e.Kind != expr.Column || e.Col != id) {
+				return n
+			}
+		}
+		n = n.in[0]
+	}
+	return n
 }
 
 // scanUnder returns the scan that n is, perhaps under a filter that does not depend on the clock; nil when it is another operator.

@@ -242,6 +242,9 @@ func (o *lookupJoinOp) Replay(out Emitter) error {
 	if err == nil && c.N > 0 {
 		err = o.work(c, out)
 	}
+	if err == nil && o.counts {
+		err = o.pads.flush(out)
+	}
 	return err
 }
 

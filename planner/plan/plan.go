@@ -64,7 +64,7 @@ const (
 	KindJoin         Kind = "join"          // (2)
 	KindAsofJoin     Kind = "asof_join"     // (2) each left row with the nearest right row
 	KindTemporalJoin Kind = "temporal_join" // (2) left rows with what the right relation holds in their epoch
-	KindLookupJoin   Kind = "lookup_join"   // (2) inner join that reads right rows from their relation
+	KindLookupJoin   Kind = "lookup_join"   // (2) join that reads right rows from their relation
 	// (2) the rows of the first input that compare with the one row of the second
 	KindDynamicFilter Kind = "dynamic_filter"
 	KindUnion         Kind = "union"       // (n) UNION ALL: inputs have equal schemas; the planner adds the branch number to the key
@@ -458,10 +458,11 @@ type TemporalJoin struct {
 	Point []int `json:"point,omitempty"`
 }
 
-// LookupJoin is an inner join whose right input gives changes of Relation only (see Scan.ChangesOnly): its rows are read by the relation's key, or with Lookup by
+// LookupJoin is a join whose right input gives changes of Relation only (see Scan.ChangesOnly): its rows are read by the relation's key, or with Lookup by
 // an index, of which column i has the value of the left column Point[i], and not kept. Columns are the stored columns that the right input has. Keys, Residual
 // and Output are as of Join; the keys are columns of the relation's key or index.
 type LookupJoin struct {
+	Type      JoinType   `json:"type,omitempty"` // Inner (also when empty), Left, Semi or Anti
 	LeftKeys  []int      `json:"left_keys"`
 	RightKeys []int      `json:"right_keys"`
 	Residual  *expr.Expr `json:"residual,omitempty"`
