@@ -350,7 +350,7 @@ func (g *generator) aggregate(cols []genColumn, k kind) string {
 		a := arg(kText)
 		return g.one("max("+a+")", "min("+a+")", "string_agg("+a+", ',' ORDER BY "+a+")", "string_agg(DISTINCT "+a+", '')") + filter
 	case kNum:
-		return g.one("sum("+arg(kNum)+")", "avg("+arg(kInt)+")", "max("+arg(kNum)+")", "avg("+arg(kNum)+")", "var_pop("+arg(kInt)+")") + filter
+		return g.one("sum("+arg(kNum)+")", "avg("+arg(kInt)+")", "max("+arg(kNum)+")", "avg("+arg(kNum)+")", "var_pop("+arg(kInt)+")", "stddev("+arg(kNum)+")") + filter
 	case kTime:
 		return g.one("max(", "min(") + arg(kTime) + ")" + filter
 	}

@@ -63,6 +63,7 @@ func (s *Server) RunBench(ctx context.Context, o BenchOptions) (res BenchResult,
 	planned, err := planner.PlanStream(q, planner.Options{
 		Catalog: s.planCatalog(s.catalog.Snapshot(), path), Registry: s.registry, SearchPath: path, Parallelism: o.Parallelism, Relation: id, StateTTL: o.StateTTL.Microseconds(),
 		Env: &expr.Env{Format: types.DefaultFormat(), Database: databaseName, User: "streamdb", Catalog: s.catalogInfo()}, Database: databaseName,
+		DisabledRules: disabledRules(s.settings.get("streamdb.disabled_rules")),
 	})
 	if err != nil {
 		return res, err

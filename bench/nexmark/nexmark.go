@@ -1,4 +1,4 @@
-// Package nexmark offers the queries of the Nexmark benchmark, which are in testdata/nexmark, two of windows alone, and what they read.
+// Package nexmark offers the queries of the Nexmark benchmark, which are in testdata/nexmark, two of windows and three of aggregations alone, and what they read.
 package nexmark
 
 import (
@@ -14,7 +14,7 @@ import (
 //go:embed *.sql
 var windows embed.FS
 
-// Query returns the SQL of a query: q0 … q22, tumble or tumble_live.
+// Query returns the SQL of a query: q0 … q22, tumble, tumble_live, skew, total or uniform.
 func Query(name string) (string, error) {
 	for _, files := range []embed.FS{queries.Queries, windows} {
 		if b, err := files.ReadFile(name + ".sql"); err == nil {

@@ -15,7 +15,7 @@ import (
 
 type benchNexmark struct {
 	benchFlags
-	Query       string `help:"q0 … q22, tumble, several separated by commas, or all." default:"q0"`
+	Query       string `help:"q0 … q22, tumble, skew, total, uniform, several separated by commas, or all." default:"q0"`
 	Events      int64  `help:"Events of all kinds; 46 of 50 are bids." default:"10000000"`
 	Parallelism int    `help:"Subtasks per fragment; 0: the number of cores." default:"0"`
 	Rounds      int    `help:"Rounds; the median counts." default:"3"`

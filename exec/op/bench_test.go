@@ -90,6 +90,35 @@ func BenchmarkAgg(b *testing.B) {
 	}
 }
 
+// BenchmarkPartialAgg is count(*) and sum per key, added up before they are spread: of one hot key, of few, and of so many that rows pass as they are.
+func BenchmarkPartialAgg(b *testing.B) {
+	for _, of := range []struct {
+		name      string
+		keys, hot int // rows of ten that have one key
+	}{{"hot", 500_000, 9}, {"few", 500, 0}, {"many", 500_000, 0}} {
+		b.Run(of.name, func(b *testing.B) {
+			cs := keyedChunks(256, of.keys)
+			for _, c := range cs {
+				for i := range c.N {
+					if i%10 < of.hot {
+						c.Cols[0].Int[i] = 1
+					}
+				}
+			}
+			in := &plan.Node{Key: []int{0}, AppendOnly: true, Schema: schema("k", types.Int8, "w", types.Timestamp, "v", types.Int8)}
+			part, _, _ := partialPlan(in, []int{0}, partialSplit{call("count(*)", types.Int8), []plan.AggCall{call("count", types.Int8)}},
+				partialSplit{call("sum(int8)", types.NumericType, 2), []plan.AggCall{call("sum", types.Int8, 2)}})
+			o, out := openBench(b, part), &discard{}
+			b.ResetTimer()
+			for i := 0; b.Loop(); i++ {
+				require.NoError(b, o.Process(0, cs[i%len(cs)], out))
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/types.MaxChunkRows, "ns/row")
+			b.ReportMetric(float64(out.rows)/float64(b.N)/types.MaxChunkRows, "out/row")
+		})
+	}
+}
+
 type limitRow struct{ k, w, count, sum int64 }
 
 type limitTable struct {

@@ -442,3 +442,56 @@ func TestAggregationOfSums(t *testing.T) {
 		},
 	})
 }
+
+// TestPartialAggregationStepsAside: where groups are hardly fewer than rows they pass as they are, until it is worth while again; what is held is bounded.
+func TestPartialAggregationStepsAside(t *testing.T) {
+	s := schema("id", types.Int8, "k", types.Int8, "v", types.Int8)
+	o := optest.NewHost(t, functions.Builtins()).Open(partialNode(s, 1))
+	next := int64(0)
+	chunk := func(key func(i int64) int64) *types.Chunk {
+		c := types.NewChunk(s.Types())
+		for i := range int64(types.MaxChunkRows) {
+			next++
+			for col, x := range []int64{next, key(next), i} {
+				c.Cols[col].Int = append(c.Cols[col].Int, x)
+			}
+		}
+		c.N = types.MaxChunkRows
+		return c
+	}
+	in, out := 0, &discard{}
+	send := func(key func(i int64) int64) (held int) {
+		c := chunk(key)
+		require.NoError(t, o.Process(0, c, out))
+		in += c.N
+		return in - out.rows
+	}
+	unique := func(i int64) int64 { return i }
+	for range 15 {
+		require.LessOrEqual(t, send(unique), types.MaxChunkRows)
+	}
+	for range 500 {
+		require.Zero(t, send(unique), "rows pass as they are")
+	}
+	hot := func(i int64) int64 { // two rows of five have one key
+		if i%5 < 2 {
+			return 0
+		}
+		return i
+	}
+	for range 40 {
+		send(hot)
+	}
+	before, sent := out.rows, in
+	for range 100 {
+		send(hot)
+	}
+	require.NoError(t, o.Barrier(checkpoint.Barrier{Epoch: 1}, out))
+	require.Less(t, float64(out.rows-before), 0.65*float64(in-sent))
+	before, sent = out.rows, in
+	for range 64 {
+		send(func(int64) int64 { return 1 })
+	}
+	require.Equal(t, 1, out.rows-before, "one group of many chunks")
+	require.Equal(t, 64*types.MaxChunkRows, in-sent)
+}
