@@ -46,10 +46,25 @@ var views = []struct{ name, query string }{
 	{"v_top", `SELECT id, account, amount FROM orders ORDER BY amount DESC, id LIMIT 10`},
 	{"v_full", `SELECT a.id AS account_id, a.region, a.balance, o.id AS order_id, o.amount FROM accounts a FULL JOIN orders o ON a.id = o.account`},
 	{"v_journal", `SELECT writer, count(*) AS entries, count(DISTINCT n) AS numbers, max(n) AS last FROM journal GROUP BY writer`},
+	{"v_range", `SELECT o.id, a.id AS account FROM orders o JOIN accounts a ON o.amount BETWEEN a.balance * 1000 AND a.balance * 1000 + 5000`},
+	{"v_nearest", `SELECT o.id, o.amount, a.id AS account FROM orders o ASOF LEFT JOIN accounts a ON o.amount >= a.balance * 1000`},
+	{"v_above", `SELECT id, amount FROM orders WHERE amount > (SELECT avg(amount) FROM orders)`},
+	{"v_over", `SELECT id, account, lag(amount) OVER w AS before, rank() OVER (PARTITION BY account ORDER BY amount) AS place,
+		sum(amount) OVER (PARTITION BY account ORDER BY id ROWS 2 PRECEDING) AS three FROM orders WINDOW w AS (PARTITION BY account ORDER BY id)`},
+	{"v_sets", `(SELECT account FROM orders EXCEPT ALL SELECT id FROM accounts) UNION ALL (SELECT account FROM orders INTERSECT SELECT id FROM accounts WHERE balance > 500)`},
+	{"v_reached", `WITH RECURSIVE r (origin, at) AS (SELECT id, balance % 120 FROM accounts WHERE id < 4 UNION SELECT r.origin, a.balance % 120 FROM r JOIN accounts a ON a.id = r.at)
+		SELECT * FROM r`},
+	{"v_sessions", `SELECT account, window_start, window_end, count(*) AS orders FROM
+		SESSION((SELECT account, TIMESTAMP '2024-01-01' + amount * INTERVAL '1 second' AS at FROM orders), account, at, INTERVAL '1 day') GROUP BY 1, 2, 3`},
+	{"v_places", `SELECT place, count(*) AS orders, sum(three) AS three FROM v_over GROUP BY place`},
+	{"v_lookup", `SELECT o.id, a.region, p.orders FROM orders o LEFT JOIN accounts a ON a.id = o.account LEFT JOIN v_places p ON p.place = o.id % 10`},
 }
 
 // fileQuery is kept over the growing file; its twin reads the same file to its end.
 const fileQuery = `SELECT page, count(*) AS clicks, sum(n) AS total, count(DISTINCT account) AS accounts FROM %s GROUP BY page`
+
+// closedQuery is kept over generated bids, too: its windows come when the watermark closes them.
+const closedQuery = `SELECT window_end, channel, count(*) AS bids, sum(price) AS total FROM TUMBLE(%s, date_time, INTERVAL '500 milliseconds') GROUP BY window_end, channel`
 
 // windowQuery is kept over generated bids. They are numbered by their time, so the state at last is what the query says of the bids until last.
 const windowQuery = `SELECT window_start, count(*) AS bids, sum(price) AS total, max(price) AS highest, count(DISTINCT bidder) AS bidders,
@@ -62,6 +77,7 @@ type workload struct {
 	writers []*writer
 	schema  *schemaWriter
 	copies  []*subscriber
+	closed  [][]string // the rows of closedQuery, once somebody asked for them
 }
 
 func newWorkload(t *testing.T, seed uint64) *workload {
@@ -85,17 +101,22 @@ func (w *workload) create(c *client) {
 	}
 	clicks("clicks", "true")
 	clicks("clicks_all", "false")
-	bids := func(name string, rate int) {
-		c.exec(fmt.Sprintf(`CREATE SOURCE %s WITH (connector = 'nexmark', nexmark.table.type = 'Bid', nexmark.event.num = '%d', nexmark.event.rate = '%d',
-			nexmark.min.event.gap.in.ns = '%d', nexmark.split.num = '1')`, name, bidEvents, rate, int(time.Second)/bidRate))
+	bids := func(name, columns string, rate int) {
+		c.exec(fmt.Sprintf(`CREATE SOURCE %s %s WITH (connector = 'nexmark', nexmark.table.type = 'Bid', nexmark.event.num = '%d', nexmark.event.rate = '%d',
+			nexmark.min.event.gap.in.ns = '%d', nexmark.split.num = '1')`, name, columns, bidEvents, rate, int(time.Second)/bidRate))
 	}
-	bids("bid", bidRate)
-	bids("bid_all", 0)
+	bids("bid", "", bidRate)
+	bids("bid_all", "", 0)
+	bids("bid_timed", `(channel varchar, price bigint, date_time timestamp, WATERMARK FOR date_time AS date_time)`, bidRate)
+	c.exec(`SET lookup_join_rows = 0`)
 	for _, v := range views {
 		c.exec(`CREATE MATERIALIZED VIEW ` + v.name + ` AS ` + v.query)
 	}
+	c.exec(`RESET lookup_join_rows`)
+	c.exec(`CREATE MATERIALIZED VIEW v_temporal AS SELECT c.n, a.region FROM clicks c LEFT JOIN accounts FOR SYSTEM_TIME AS OF PROCTIME() a ON a.id = c.account`)
 	c.exec(`CREATE MATERIALIZED VIEW v_clicks AS ` + fmt.Sprintf(fileQuery, "clicks"))
 	c.exec(`SET background_ddl = on; CREATE MATERIALIZED VIEW v_window AS ` + fmt.Sprintf(windowQuery, "bid", ""))
+	c.exec(`CREATE MATERIALIZED VIEW v_closed AS ` + fmt.Sprintf(closedQuery, "bid_timed") + ` EMIT ON WINDOW CLOSE; RESET background_ddl`)
 	for _, wr := range w.writers {
 		c.exec(wr.firstRows())
 	}
@@ -130,7 +151,10 @@ func (w *workload) check(c *client) {
 	}
 	c.sameRows("v_clicks", fmt.Sprintf(fileQuery, "clicks_all"))
 	require.Equal(w.t, "0", c.value(`SELECT count(*) FROM v_journal WHERE entries <> numbers OR last <> entries`), "journal rows lost or doubled")
+	c.wait(`SELECT count(*) FROM v_temporal`, strconv.Itoa(w.clicks.written))
+	require.Equal(w.t, strconv.Itoa(w.clicks.written), c.value(`SELECT count(DISTINCT n) FROM v_temporal`))
 	w.checkWindows(c)
+	w.checkClosed(c)
 	require.Empty(w.t, c.exec(`SELECT * FROM streamdb.errors`))
 	for _, s := range w.copies {
 		if s.relation != movingView {
@@ -166,6 +190,24 @@ func (w *workload) checkWindows(c *client) {
 	// ISO timestamps without fraction sort before those with one, so text order is time order.
 	want := c.exec(fmt.Sprintf(windowQuery, "bid_all", `WHERE date_time <= TIMESTAMP '`+last+`'`))
 	require.Equal(w.t, lines(want), lines(rows), "windows until %s", last)
+}
+
+// checkClosed compares the windows that were closed with all bids of them.
+func (w *workload) checkClosed(c *client) {
+	w.t.Helper()
+	rows := c.exec(`SELECT * FROM v_closed`)
+	last := ""
+	for _, r := range rows {
+		last = max(last, r[0])
+	}
+	if last == "" {
+		return
+	}
+	if w.closed == nil {
+		w.closed = c.exec(fmt.Sprintf(closedQuery, "bid_all"))
+	}
+	want := slices.DeleteFunc(slices.Clone(w.closed), func(r []string) bool { return r[0] > last })
+	require.Equal(w.t, lines(want), lines(rows), "closed windows until %s", last)
 }
 
 // finish waits for the end of the generated bids and compares the windows with all of them.
