@@ -13,6 +13,7 @@ import (
 //
 //	nothing correlated          an ordinary join
 //	set-returning function      unnest over the outer rows
+//	rows made of the outer ones projections, conditions and set-returning functions over the outer rows
 //	correlated filters          pulled up into the join condition; a scalar aggregate becomes a grouped one
 //	anything else               the subquery is evaluated for the distinct outer values (general unnesting)
 func (o *optimizer) decorrelate(n *node) *node {
@@ -31,6 +32,9 @@ func (o *optimizer) decorrelate(n *node) *node {
 	}
 	o.fire("decorrelate")
 	if u := o.lateralUnnest(n, l, r); u != nil {
+		return u
+	}
+	if u := o.lateralRow(n, l, r); u != nil {
 		return u
 	}
 	if !o.off(ruleUnnestFilters) {
@@ -91,6 +95,74 @@ func (o *optimizer) lateralUnnest(n, l, r *node) *node {
 	// The dual's column is not used by anybody, but it is part of the output.
 	in := o.md.extend(u, r.in[0].cols, r.in[0].rows[0])
 	return filterNode(in, n.cond)
+}
+
+// lateralRow handles subqueries that read no relation, such as (SELECT t.x + 1 AS y): what they compute is computed over the outer rows.
+func (o *optimizer) lateralRow(n, l, r *node) *node {
+	if n.jtype != plan.Inner && n.jtype != plan.Left {
+		return nil
+	}
+	out, cond := dedup(r.out()), n.cond
+	m := map[int]int{}
+	if n.jtype == plan.Left {
+		// The columns get other ids below: what they show depends on the conditions.
+		r = o.md.copyTree(r, m)
+		if cond != nil {
+			cond = mapCols(cond, func(id int) int {
+				if x, ok := m[id]; ok {
+					return x
+				}
+				return id
+			})
+		}
+	}
+	var chain []*node
+	at := r
+	for at.op == opProject || at.op == opFilter || at.op == opUnnest && n.jtype == plan.Inner {
+		chain = append(chain, at)
+		at = at.in[0]
+	}
+	if at.op != opValues || len(at.rows) != 1 {
+		return nil
+	}
+	made := o.md.extend(l, at.cols, at.rows[0])
+	var conds []*expr.Expr // of a left join, whose outer rows stay
+	for _, c := range slices.Backward(chain) {
+		switch c.op {
+		case opFilter:
+			if n.jtype == plan.Left {
+				conds = append(conds, c.cond)
+				continue
+			}
+			made = filterNode(made, c.cond)
+		case opUnnest:
+			c.in = []*node{made}
+			made = c
+		case opProject:
+			have := toSet(made.out())
+			var ids []int
+			var exprs []*expr.Expr
+			for i, id := range c.cols {
+				if !have[id] {
+					ids, exprs = append(ids, id), append(exprs, c.exprs[i])
+				}
+			}
+			made = o.md.extend(made, ids, exprs)
+		}
+	}
+	if n.jtype == plan.Inner {
+		return filterNode(made, cond)
+	}
+	p := o.md.narrow(made, l.out())
+	cond = and(append(conds, cond)...)
+	for _, id := range out {
+		e := o.md.ref(m[id])
+		if cond != nil {
+			e = &expr.Expr{Kind: expr.Case, Type: e.Type, Args: []*expr.Expr{cond, e}, Pos: e.Pos}
+		}
+		p.cols, p.exprs = append(p.cols, id), append(p.exprs, e)
+	}
+	return p
 }
 
 // eqSides splits a correlated equality into its inner and its outer side.
@@ -370,6 +442,9 @@ const (
 	firstAgg  = "$first(anyelement)"
 )
 
+// maxCopied caps the nodes that unnesting subqueries copies: each may double what is around it.
+const maxCopied = 50_000
+
 // domain is the set of distinct outer values that a subquery depends on.
 type domain struct {
 	o    *optimizer
@@ -391,8 +466,12 @@ func (d *domain) depends(n *node, set map[int]bool) bool {
 
 // fresh returns another copy of the domain and its columns.
 func (d *domain) fresh() (*node, map[int]int) {
+	d.o.b.poll()
 	m := map[int]int{}
 	c := d.o.md.copyTree(d.l, m)
+	if c.walk(func(*node) { d.o.copied++ }); d.o.copied > maxCopied {
+		d.o.b.fail(pgerr.Newf(pgerr.StatementTooComplex, "the subqueries of the statement expand to more than %d operators", maxCopied))
+	}
 	ids := map[int]int{}
 	var group []int
 	for _, f := range d.cols {

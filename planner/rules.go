@@ -59,8 +59,10 @@ type optimizer struct {
 	b     *binder
 	md    *metadata
 	fired []string
-	cur   string // the running rule
-	want  map[int]bool
+	// copied counts the nodes that were copied for domains of subqueries.
+	copied int
+	cur    string // the running rule
+	want   map[int]bool
 }
 
 func newOptimizer(b *binder) *optimizer {
