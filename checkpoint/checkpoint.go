@@ -57,12 +57,17 @@ type Barrier struct {
 // Filling is the part of a job's backfill that a barrier ends.
 type Filling uint8
 
+// Early reports whether what others need to be complete has not been read yet.
+func (f Filling) Early() bool { return f == FillLeading || f == FillAgain || f == FillKept }
+
 // The parts of a backfill, in their order, each of one round or more but the last, in which nothing is read.
 const (
 	NotFilling   Filling = iota
 	FillLeading          // scans that must be complete before others begin (plan.Scan.Leading)
 	FillRest             // all other scans
 	FillComplete         // everything has been read
+	FillAgain            // before all that: what operators that go on with the state of another job had put out in that one
+	FillKept             // then: what they have to take in first, epoch by epoch
 )
 
 // ErrNotRunning is what Participant.Trigger returns, or a later Decline carries, when a job cannot take part now: it is restarting or

@@ -30,6 +30,9 @@ func (j *Job) prepare() error {
 		copied := *from // the coordinator's own must not change
 		r.from, r.backfill, r.done = &copied, false, from.Epoch
 	} else if !r.adopt() {
+		if a := j.Spec.Adopt; a != nil && a.Kept.Lasting {
+			return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "the state of the job that %s replaces cannot be taken over, and it cannot be computed again", j.Spec.Name)
+		}
 		r.attach(0, noInput) // nothing can be forgotten
 	}
 	if err := r.restore(); err != nil {

@@ -78,6 +78,7 @@ type run struct {
 	arrived chan struct{} // all subtasks have passed the barrier in flight
 
 	more      atomic.Bool  // a scan has rows left for another round of the backfill
+	again     atomic.Bool  // rows of the replaced view are put out again: sources wait
 	leavesRan bool         // constant leaves emit once, in the first round; written between barriers
 	scanned   atomic.Int64 // rows read during the backfill
 	toScan    atomic.Int64
@@ -316,6 +317,9 @@ func (r *run) first() error {
 			r.toScan.Add(v.Rows)
 		}
 	}
+	if err := r.catchUp(pins.Epoch); err != nil {
+		return err
+	}
 	for filling := r.job.filling(); ; {
 		r.more.Store(false)
 		b := checkpoint.Barrier{Epoch: pins.Epoch, Triggered: time.Now(), Filling: filling}
@@ -542,7 +546,7 @@ func (r *run) contract(n *plan.Node) *op.Contract {
 	c := r.contracts[n.ID]
 	if c == nil {
 		of := op.OfResumedJob
-		if r.backfill && (!r.adopted.has(n.ID) || r.adopted.kept.Roots[n.ID]) && !r.changesOnly(n) {
+		if r.backfill && (!r.adopted.has(n.ID) || r.adopted.hasRoot(n.ID)) && !r.changesOnly(n) {
 			of = op.OfJob
 		}
 		if c = op.NewContract(n, of); c != nil {

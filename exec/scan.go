@@ -106,7 +106,7 @@ func (s *scanLeaf) fill(b checkpoint.Barrier) error {
 		s.done = b.Epoch
 		return nil
 	}
-	if b.Filling == checkpoint.FillLeading && !s.node.plan.Scan.Leading || b.Filling == checkpoint.FillComplete {
+	if b.Filling.Early() && !(b.Filling == checkpoint.FillLeading && s.node.plan.Scan.Leading) || b.Filling == checkpoint.FillComplete {
 		return nil
 	}
 	if s.rows == nil {

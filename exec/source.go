@@ -239,7 +239,7 @@ func (l *sourceLeaf) noteSilent(s *splitReader) error {
 
 // sourceReady reports whether a split may have rows now; when all are idle it arranges to be woken.
 func (t *subtask) sourceReady() bool {
-	if len(t.sources) == 0 {
+	if len(t.sources) == 0 || t.run.again.Load() {
 		return false
 	}
 	var wake time.Time
@@ -284,7 +284,7 @@ func (t *subtask) sourceReady() bool {
 
 // pumpSources reads one chunk of one split per source.
 func (t *subtask) pumpSources() error {
-	if len(t.sources) == 0 || t.run.job.isPaused() {
+	if len(t.sources) == 0 || t.run.job.isPaused() || t.run.again.Load() {
 		return nil
 	}
 	for _, l := range t.sources {

@@ -28,6 +28,7 @@ type node struct {
 	out    *counters
 	check  *op.ContractEdge
 	muted  bool // a kept operator before its replay: its readers do not have what its changes are about
+	holds  bool // watermarks wait for what the kept operator has put out before
 	held   []op.Watermark
 	leaf   *sourceLeaf // whose event time the operator's watermarks tell, when its subtasks keep together
 }
@@ -82,7 +83,7 @@ func (t *subtask) sendMarks(rows int) error {
 // EmitWatermark implements op.Emitter. Between fragments watermarks travel with the next barrier: they are promises, and most operators
 // emit at barriers anyway. Aggregations that emit closed windows get them early, too.
 func (n *node) EmitWatermark(w op.Watermark) error {
-	if n.muted { // the rows that it promises not to come are still to be put out again
+	if n.holds {
 		n.held = append(n.held, w)
 		return nil
 	}
@@ -118,6 +119,7 @@ type subtask struct {
 	sources  []*sourceLeaf
 	scans    []*scanLeaf
 	leaves   []leafNode
+	adopted  []*adoptedRows
 	channels []channelInput // by channel; 0 is the driver's
 	expected int            // barriers that complete an alignment
 	arrived  int
@@ -273,7 +275,14 @@ func (t *subtask) build(parallelism int, byFrag map[int][]*subtask) error {
 	}
 	var make1 func(pn *plan.Node) (*node, error)
 	make1 = func(pn *plan.Node) (*node, error) {
-		n := &node{plan: pn, task: t, out: &counters{}, check: r.contract(pn).Edge(), muted: r.adopted != nil && r.adopted.kept.Roots[pn.ID]}
+		n := &node{plan: pn, task: t, out: &counters{}, check: r.contract(pn).Edge(), holds: r.adopted.hasRoot(pn.ID)}
+		if from := r.adopted.stored(pn.ID); from != nil {
+			if err := t.addAdopted(n, from, groups); err != nil {
+				return nil, err
+			}
+		} else {
+			n.muted = n.holds
+		}
 		var inTypes [][]types.Type
 		for i, in := range pn.Inputs {
 			c, err := make1(in)
@@ -287,7 +296,7 @@ func (t *subtask) build(parallelism int, byFrag map[int][]*subtask) error {
 		ctx := &op.Context{
 			Node: pn, InputTypes: inTypes, Subtask: t.number, Parallelism: parallelism, Groups: groups, Store: r.store, Lib: r.engine.cfg.Lib,
 			Env: env, Errors: &r.errors, Budget: r.engine.cfg.Shared.Operators, Cancelled: r.stopped, Now: r.now, Clock: r.engine.now,
-			Filling: r.backfill, Live: r.job.hasSources, Probe: r.probe,
+			Filling: r.backfill && !r.adopted.has(pn.ID), Live: r.job.hasSources || r.adopted.rows(), Probe: r.probe,
 		}
 		var err error
 		switch pn.Kind {
@@ -458,12 +467,15 @@ func (t *subtask) handle(ch int, m message) error {
 
 // feed gives the tree what its scans and constant leaves hold for the epoch that the driver's barrier closes.
 func (t *subtask) feed(b checkpoint.Barrier) error {
+	if b.Filling == checkpoint.FillAgain {
+		return nil
+	}
 	for _, s := range t.scans {
 		if err := s.feed(b); err != nil {
 			return err
 		}
 	}
-	if t.run.backfill && !t.run.leavesRan && b.Filling != checkpoint.FillLeading {
+	if t.run.backfill && !t.run.leavesRan && !b.Filling.Early() {
 		for _, l := range t.leaves {
 			if err := l.leaf.Run(l.ctx, l.node); err != nil {
 				return err
@@ -482,14 +494,22 @@ func (t *subtask) barrier(b checkpoint.Barrier) error {
 			return err
 		}
 	}
+	if b.Filling == checkpoint.FillAgain {
+		for _, a := range t.adopted {
+			if err := a.feed(); err != nil {
+				return err
+			}
+		}
+	}
 	for _, n := range t.nodes {
-		if n.op != nil {
+		// Kept operators have taken in nothing while what they had put out is put out again: what they do about the time must come behind it.
+		if n.op != nil && (b.Filling != checkpoint.FillAgain || !t.run.adopted.has(n.plan.ID)) {
 			if err := n.op.Barrier(b, n); err != nil {
 				return err
 			}
 		}
-		if n.muted {
-			if err := n.replay(); err != nil {
+		if n.holds && !b.Filling.Early() {
+			if err := n.resume(); err != nil {
 				return err
 			}
 		}

@@ -39,6 +39,7 @@ type replacedPart struct {
 	now  *catalog.Object
 	was  uint64 // the job that it has now
 	kept *plan.Kept
+	anew []*plan.Node // what it has put out cannot be computed again, and is not kept
 	job  *exec.Job
 }
 
@@ -129,8 +130,16 @@ func (r *replacement) start(p *replacedPart, reads map[uint64]*exec.Relation) er
 		return err
 	}
 	spec.Hidden, spec.Reads = true, reads
-	if from, ok := srv.engine.JobWithID(p.was); ok && p.kept != nil && srv.checkpointed(d.ctx, from) {
-		spec.Adopt = &exec.Adoption{From: from, Kept: p.kept}
+	if p.kept != nil {
+		switch from, ok := srv.engine.JobWithID(p.was); {
+		case ok && srv.checkpointed(d.ctx, from):
+			spec.Adopt = &exec.Adoption{From: from, Kept: p.kept}
+		case p.kept.Lasting:
+			return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "the state of %s %q cannot be kept because there is no checkpoint of it", p.now.Kind, p.now.Name)
+		}
+	}
+	if err := r.warn(p); err != nil {
+		return err
 	}
 	if p.job, err = srv.engine.CreateJob(*spec, nil); err != nil {
 		return err
@@ -138,18 +147,54 @@ func (r *replacement) start(p *replacedPart, reads map[uint64]*exec.Relation) er
 	id := spec.ID
 	d.atRollback(func(context.Context) error { return srv.closeJob(id) })
 	if p.job.Adopts() {
-		var ops []string
-		for _, f := range spec.Plan.Fragments {
-			f.Root.Walk(func(n *plan.Node) {
-				if p.kept.Roots[n.ID] {
-					ops = append(ops, fmt.Sprintf("%s (operator %d)", planner.OperatorTitle(n), n.ID))
-				}
-			})
-		}
-		err = d.ss.notice("NOTICE", pgerr.SuccessfulCompletion, "operators of %s %q that keep their state, with all below them: %s", p.now.Kind, p.now.Name, strings.Join(ops, ", "))
+		err = r.tellKept(p, spec.Plan)
 	}
 	p.job.Start()
 	return err
+}
+
+// tellKept says which operators of a part go on with their state.
+func (r *replacement) tellKept(p *replacedPart, now *plan.Plan) error {
+	roots := map[int]*plan.Node{}
+	for _, f := range now.Fragments {
+		roots[f.ID] = f.Root
+	}
+	var ops []string
+	for _, f := range now.Fragments {
+		f.Root.Walk(func(n *plan.Node) {
+			if !p.kept.Roots[n.ID] {
+				return
+			}
+			for n.Kind == plan.KindExchange {
+				n = roots[n.Exchange.From]
+			}
+			ops = append(ops, fmt.Sprintf("%s (operator %d)", planner.OperatorTitle(n), n.ID))
+		})
+	}
+	n := pgerr.Newf(pgerr.SuccessfulCompletion, "operators of %s %q that keep their state, with all below them: %s", p.now.Kind, p.now.Name, strings.Join(ops, ", "))
+	if again := now.Again(p.kept); len(again) > 0 {
+		n = n.WithDetail("Read again: %s.", strings.Join(again, ", "))
+	}
+	n.Severity = "NOTICE"
+	return r.d.ss.notifier.Notice(n)
+}
+
+// warn says, before a part is filled, what will be missing from it or be different because it cannot be computed again.
+func (r *replacement) warn(p *replacedPart) error {
+	for _, n := range p.anew {
+		w := pgerr.Newf(pgerr.Warning, "what %s has put out for %s %q is not kept", planner.OperatorTitle(n), p.now.Kind, p.now.Name).
+			WithDetail("It is computed anew from what is there now, without what has left since and with what came too late.")
+		if n.Kind == plan.KindSource {
+			w = pgerr.Newf(pgerr.Warning, "source %q is read again from where its options say that it begins, for %s %q", n.Source.Name, p.now.Kind, p.now.Name).
+				WithDetail("Rows that it does not give any more will be missing.")
+		}
+		w = w.WithHint("Cancel the statement to leave the view as it is. State is kept of what the new query has unchanged, and of the whole of the old query where the new one reads all of its columns.")
+		w.Severity = "WARNING"
+		if err := r.d.ss.notifier.Notice(w); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // checkpointed reports whether a job has a completed checkpoint, making one where it has none: of all jobs, since one of some would leave the
@@ -233,6 +278,7 @@ func (p *replacedPart) keep(old *catalog.Object, changed func(uint64) bool) erro
 		return pgerr.Wrap(pgerr.DataCorrupted, err, "stored plan of %q is malformed", old.Name)
 	}
 	p.kept = is.Keep(&was, changed)
+	p.anew = is.Anew(&was, p.kept)
 	data, err := json.Marshal(&is)
 	p.now.Plan = data
 	return err
@@ -338,7 +384,16 @@ func (r *replacement) wait() error {
 			}
 		}
 	}
-	return r.d.ss.srv.engine.WaitClosed(r.d.ctx, jobs)
+	if err := r.d.ss.srv.engine.WaitClosed(r.d.ctx, jobs); err != nil {
+		return err
+	}
+	// What cannot be computed again must be there after a crash, too.
+	if slices.ContainsFunc(r.parts, func(p *replacedPart) bool { return p.job.Adopts() && p.kept.Lasting && !p.job.Checkpointed() }) {
+		if _, err := r.d.ss.srv.coord.Trigger(r.d.ctx, nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // swap puts the new jobs in the place of the old ones: now, or with the transaction's other changes of the schema.

@@ -8,9 +8,10 @@ import (
 	"github.com/streamdb/streamdb/internal/pgerr"
 )
 
-// Extract copies the tables of a snapshot that keep names into files below opts.Dir. The result is for Open with the same folder, in which the
+// Extract copies the tables of a snapshot for which as returns true into files below opts.Dir, under the number that it returns: of two tables the later
+// one keeps the greater number. The result is for Open with the same folder, in which the
 // files are those of an earlier incarnation: they are removed when the state has been published for the first time.
-func Extract(ctx context.Context, opts Options, from *Snapshot, keep func(table uint32) bool) (out *Snapshot, err error) {
+func Extract(ctx context.Context, opts Options, from *Snapshot, as func(table uint32) (uint32, bool)) (out *Snapshot, err error) {
 	opts.Backend = BackendPebble
 	s, err := Open(ctx, opts, from)
 	if err != nil {
@@ -22,6 +23,7 @@ func Extract(ctx context.Context, opts Options, from *Snapshot, keep func(table 
 	w := &sstWriter{store: s, prefix: "kept"}
 	out = &Snapshot{Format: SnapshotFormat, Backend: BackendPebble, MaxParallelism: from.MaxParallelism, Entries: map[uint32]int64{}}
 	n := 0
+	var renamed []byte
 	err = s.eachEntry(ctx, func(key, val []byte) error {
 		if n++; n%ctxCheckEntries == 0 && ctx.Err() != nil {
 			return ctx.Err()
@@ -30,11 +32,14 @@ func Extract(ctx context.Context, opts Options, from *Snapshot, keep func(table 
 			return pgerr.Newf(pgerr.DataCorrupted, "state key of %d bytes is too short", len(key))
 		}
 		table := binary.BigEndian.Uint32(key[groupBytes:])
-		if !keep(table) {
+		table, ok := as(table)
+		if !ok {
 			return nil
 		}
 		out.Entries[table]++
-		return w.add(key, val, false)
+		renamed = append(renamed[:0], key...)
+		binary.BigEndian.PutUint32(renamed[groupBytes:], table)
+		return w.add(renamed, val, false)
 	})
 	if err == nil {
 		err = w.finish()

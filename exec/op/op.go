@@ -63,7 +63,7 @@ type Context struct {
 	Now int64
 	// Filling: the job reads what its inputs hold. Barriers tell how that goes on.
 	Filling bool
-	// Live: the job has sources, whose rows come at any time.
+	// Live: the job has sources, or rows of another one, which come at any time.
 	Live bool
 	// Probe opens a reader of a relation of the job, for its stored columns, by its key or an index. Only jobs have it.
 	Probe func(relation uint64, columns []int, by *plan.LookupIndex) (Probe, error)

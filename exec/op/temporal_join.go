@@ -148,7 +148,7 @@ func (o *temporalJoinOp) Watermark(port int, w Watermark, _ Emitter) error {
 }
 
 func (o *temporalJoinOp) Barrier(b checkpoint.Barrier, out Emitter) error {
-	if b.Filling == checkpoint.FillLeading {
+	if o.ctx.Filling && b.Filling.Early() {
 		return nil // the right side is not complete yet
 	}
 	if err := o.join(o.waiting.epoch(b), out); err != nil {

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/streamdb/streamdb/sql/expr"
+	"github.com/streamdb/streamdb/types"
 )
 
 // Kept says which operators of a plan go on with the state that they have in the job whose plan it replaces.
@@ -16,6 +19,18 @@ type Kept struct {
 	Nodes map[uint32]bool
 	// Inputs are the relations that they read.
 	Inputs map[uint64]bool
+	// Stored says of roots whose state does not tell what they have put out that the rows of the replaced view are just that.
+	Stored map[uint32]*StoredRows
+	// Lasting: some of them keep what cannot be computed again from the inputs.
+	Lasting bool
+	// Temporal: temporal joins are among them.
+	Temporal bool
+}
+
+// StoredRows are the stored rows of a view as those of an operator, whose columns are Columns of Schema.
+type StoredRows struct {
+	Columns []int
+	Schema  types.Schema
 }
 
 // Keep finds the operators of next that do what operators of old do: of the same kind, with the same parameters, over inputs for which the same
@@ -30,17 +45,33 @@ func (next *Plan) Keep(old *Plan, changed func(relation uint64) bool) *Kept {
 	pairs := map[*Node]*Node{} // of next, of old
 	taken := map[*Node]bool{}
 	var roots []*Node
+	outputs := was.storedOutputs(old)
+	stored := map[*Node]*StoredRows{}
+	match := func(n *Node, fits func(o *Node) bool) *Node {
+		for _, o := range byPrint[is.of(n)] {
+			if fits(o) && pair(is, was, n, o, pairs, taken) {
+				return o
+			}
+		}
+		return nil
+	}
+	replays := func(n *Node) bool {
+		return n.Replayable() && slices.ContainsFunc(byPrint[is.of(n)], (*Node).Replayable)
+	}
 	var find func(n *Node)
 	find = func(n *Node) {
 		if pairs[n] != nil {
 			return
 		}
-		if n.Replayable() {
-			for _, o := range byPrint[is.of(n)] {
-				if o.Replayable() && pair(is, was, n, o, pairs, taken) {
-					roots = append(roots, n)
-					return
-				}
+		if n.Replayable() && match(n, (*Node).Replayable) != nil {
+			roots = append(roots, n)
+			return
+		}
+		if is.lasts(n) && !is.covers(n, replays) {
+			free := is.spreadFreely(next, n)
+			if o := match(n, func(o *Node) bool { return outputs[o] != nil && (free || outputs[o].inPlace) }); o != nil {
+				roots, stored[n] = append(roots, n), &outputs[o].StoredRows
+				return
 			}
 		}
 		for _, in := range is.inputs(n) {
@@ -64,17 +95,21 @@ func (next *Plan) Keep(old *Plan, changed func(relation uint64) bool) *Kept {
 			})
 		}
 	}
-	k := &Kept{Roots: map[uint32]bool{}, Nodes: map[uint32]bool{}, Inputs: map[uint64]bool{}}
+	k := &Kept{Roots: map[uint32]bool{}, Nodes: map[uint32]bool{}, Inputs: map[uint64]bool{}, Stored: map[uint32]*StoredRows{}}
 	for n := range keptOf(is, roots) {
 		n.ID = pairs[n].ID
 		n.takeKeepNulls(pairs[n])
 		k.Nodes[n.ID] = true
+		k.Lasting, k.Temporal = k.Lasting || n.Remembers(), k.Temporal || n.Kind == KindTemporalJoin
 		if n.Kind == KindScan {
 			k.Inputs[n.Scan.Relation] = true
 		}
 	}
 	for _, r := range roots {
 		k.Roots[r.ID] = true
+		if s := stored[r]; s != nil {
+			k.Stored[r.ID] = s
+		}
 	}
 	id := max(old.NextID, 1)
 	in := keptOf(is, roots)
@@ -91,6 +126,49 @@ func (next *Plan) Keep(old *Plan, changed func(relation uint64) bool) *Kept {
 		return nil
 	}
 	return k
+}
+
+// Anew returns the operators of next that do not go on with state although old has one of the kind, and that cannot compute again what that one has put out.
+func (next *Plan) Anew(old *Plan, kept *Kept) []*Node {
+	was := map[string]bool{}
+	name := func(n *Node) string {
+		if n.Kind == KindSource {
+			return fmt.Sprint(n.Kind, n.Source.Relation)
+		}
+		return string(n.Kind)
+	}
+	for _, f := range old.Fragments {
+		f.Root.Walk(func(n *Node) { was[name(n)] = was[name(n)] || n.Remembers() })
+	}
+	var out []*Node
+	for _, f := range next.Fragments {
+		f.Root.Walk(func(n *Node) {
+			if n.Remembers() && was[name(n)] && (kept == nil || !kept.Nodes[n.ID]) {
+				out = append(out, n)
+			}
+		})
+	}
+	return out
+}
+
+// Again returns the names of the relations that next reads from their beginning, without duplicates.
+func (next *Plan) Again(kept *Kept) []string {
+	var out []string
+	for _, f := range next.Fragments {
+		f.Root.Walk(func(n *Node) {
+			name := ""
+			switch n.Kind {
+			case KindScan:
+				name = n.Scan.Name
+			case KindSource:
+				name = n.Source.Name
+			}
+			if name != "" && (kept == nil || !kept.Nodes[n.ID]) && !slices.Contains(out, name) {
+				out = append(out, name)
+			}
+		})
+	}
+	return out
 }
 
 // pair matches two equal trees node by node, unless a node has its partner already.
@@ -162,6 +240,34 @@ func (n *Node) Replayable() bool {
 	return false
 }
 
+// Remembers reports whether the operator cannot compute again what it has put out from what its inputs hold: that depends on what has been there, or on when it came.
+func (n *Node) Remembers() bool {
+	switch n.Kind {
+	case KindSource, KindTemporalJoin, KindProcTime, KindExpire:
+		return true
+	case KindAgg:
+		return n.Agg.OnClose >= 0 || n.Agg.TTL > 0
+	case KindJoin:
+		return n.Join.Closes()
+	case KindTopN:
+		return n.TopN.OnClose != nil
+	case KindOver:
+		return n.Over.OnClose != nil || n.Over.Forget != nil
+	case KindSession:
+		return n.Session.OnClose
+	}
+	return false
+}
+
+// stateless reports whether the operator passes on what comes row by row and keeps nothing.
+func (n *Node) stateless() bool {
+	switch n.Kind {
+	case KindFilter, KindProject, KindUnnest, KindWindow, KindUnion, KindExchange, KindPartialAgg:
+		return true
+	}
+	return false
+}
+
 // takeKeepNulls makes the operator keep of rows with NULL what another one, whose state it takes over, has kept.
 func (n *Node) takeKeepNulls(from *Node) {
 	switch n.Kind {
@@ -202,6 +308,88 @@ func (f *fingerprints) inputs(n *Node) []*Node {
 	return n.Inputs
 }
 
+// lasts reports whether an operator, or one below it, remembers.
+func (f *fingerprints) lasts(n *Node) bool {
+	return n.Remembers() || slices.ContainsFunc(f.inputs(n), f.lasts)
+}
+
+// covers reports whether all that comes to an operator that keeps nothing comes from operators that replay it.
+func (f *fingerprints) covers(n *Node, replays func(*Node) bool) bool {
+	if replays(n) {
+		return true
+	}
+	in := f.inputs(n)
+	return n.stateless() && len(in) > 0 && !slices.ContainsFunc(in, func(m *Node) bool { return !f.covers(m, replays) })
+}
+
+// spreadFreely reports whether rows that an operator puts out may come from any subtask: up to the next exchange each is handled on its own.
+func (f *fingerprints) spreadFreely(p *Plan, n *Node) bool {
+	root := n
+	for again := true; again; {
+		again = false
+		for _, fr := range p.Fragments {
+			fr.Root.Walk(func(m *Node) {
+				if slices.Contains(m.Inputs, root) && m.stateless() {
+					root, again = m, true
+				}
+			})
+		}
+	}
+	read := false
+	for _, fr := range p.Fragments {
+		fr.Root.Walk(func(m *Node) {
+			if m.Kind == KindExchange && f.roots[m.Exchange.From] == root {
+				read = m.Exchange.Dist != DistForward
+			}
+		})
+	}
+	return read
+}
+
+// output is what the stored rows of a view are to an operator of its plan. InPlace: each subtask has those that it has put out.
+type output struct {
+	StoredRows
+	inPlace bool
+}
+
+// storedOutputs finds the operators that have put out just what the view has stored, but for the order of columns.
+func (f *fingerprints) storedOutputs(p *Plan) map[*Node]*output {
+	root := p.Fragments[len(p.Fragments)-1].Root
+	if root.Kind != KindMaterialize || root.Materialize.Order != nil {
+		return nil
+	}
+	out := map[*Node]*output{}
+	at := map[int]int{} // column of the operator → stored column
+	for i := range root.Schema {
+		at[i] = i
+	}
+	inPlace := true
+	for n := root.Inputs[0]; ; n = f.inputs(n)[0] {
+		cols := make([]int, len(n.Schema))
+		for i := range cols {
+			c, ok := at[i]
+			if cols[i] = c; !ok {
+				return out // what is below has more columns yet, or columns are computed of others
+			}
+		}
+		out[n] = &output{StoredRows{cols, root.Schema}, inPlace}
+		switch n.Kind {
+		case KindExchange:
+			inPlace = false
+		case KindProject:
+			below := map[int]int{}
+			for i, e := range n.Project.Exprs {
+				if e.Kind == expr.Column {
+					below[e.Col] = at[i]
+				}
+			}
+			at = below
+		default:
+			return out
+		}
+	}
+}
+
 func (f *fingerprints) of(n *Node) string {
 	if p, ok := f.known[n]; ok {
 		return p
@@ -232,8 +420,7 @@ func (f *fingerprints) of(n *Node) string {
 	if h.Write(b); err != nil { // cannot be: plans are stored
 		fmt.Fprintf(h, "%p", n)
 	}
-	// What temporal joins gave depends on the epochs in which rows came.
-	if f.changed != nil && (n.Kind == KindTemporalJoin || n.Kind == KindScan && f.changed(n.Scan.Relation)) {
+	if f.changed != nil && n.Kind == KindScan && f.changed(n.Scan.Relation) {
 		fmt.Fprint(h, "changed")
 	}
 	for _, in := range f.inputs(n) {
