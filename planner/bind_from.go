@@ -49,13 +49,14 @@ func (b *binder) fromItem(it pgext.FromItem, lat *scope, ev *env) (*node, *scope
 }
 
 // tableScope makes the scope of a single item, applying an alias's column list.
-func tableScope(t *rangeTable, columns []string, pos int) (*scope, error) {
+func (b *binder) tableScope(t *rangeTable, columns []string, pos int) (*scope, error) {
 	if len(columns) > len(t.cols) {
 		return nil, pgerr.Newf(pgerr.InvalidColumnReference, "table \"%s\" has %d columns available but %d columns specified", t.name, len(t.cols), len(columns)).At(pos)
 	}
 	for i, c := range columns {
 		t.cols[i].name = c
 	}
+	b.md.label(t)
 	return &scope{tables: []*rangeTable{t}, visible: t.cols}, nil
 }
 
@@ -147,7 +148,7 @@ func (b *binder) scan(rel *Relation, alias string, columns []string, pos int) (*
 			b.md.access.column(use, c.id, i)
 		}
 		t.rel = rel
-		sc, err := tableScope(t, columns, pos)
+		sc, err := b.tableScope(t, columns, pos)
 		return r.n, sc, err
 	}
 	if b.stream && rel.Kind == System {
@@ -208,7 +209,8 @@ func (b *binder) scan(rel *Relation, alias string, columns []string, pos int) (*
 		}
 		out = w
 	}
-	sc, err := tableScope(t, columns, pos)
+	sc, err := b.tableScope(t, columns, pos)
+	n.label = t.label
 	return out, sc, err
 }
 
@@ -280,7 +282,7 @@ func (b *binder) cteRef(c *cte, r *pgext.Relation, pos int) (*node, *scope, erro
 	if shown := len(t.cols) - c.extra; t.work && c.extra > 0 {
 		t.cols, t.hidden = t.cols[:shown:shown], t.cols[shown:]
 	}
-	sc, err := tableScope(t, r.Columns, pos)
+	sc, err := b.tableScope(t, r.Columns, pos)
 	return n, sc, err
 }
 
@@ -315,7 +317,7 @@ func (b *binder) derived(d *pgext.Derived, lat *scope, ev *env) (*node, *scope, 
 	}
 	t := &rangeTable{name: d.Alias}
 	n := b.aliased(q, t)
-	sc, err := tableScope(t, d.Columns, pos)
+	sc, err := b.tableScope(t, d.Columns, pos)
 	return n, sc, err
 }
 
@@ -392,7 +394,7 @@ func (b *binder) join(j *pgext.Join, lat *scope, ev *env) (*node, *scope, error)
 	}
 	if j.Alias != "" {
 		t := &rangeTable{name: j.Alias, cols: append([]scopeCol(nil), sc.visible...)}
-		aliased, err := tableScope(t, j.Columns, pos)
+		aliased, err := b.tableScope(t, j.Columns, pos)
 		return n, aliased, err
 	}
 	return n, sc, nil

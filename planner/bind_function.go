@@ -137,7 +137,7 @@ func (b *binder) tableFunction(f *pgext.TableFunction, lat *scope, ev *env) (*no
 		b.md.cols[ord].notNull = true
 		t.cols = append(t.cols, scopeCol{"ordinality", ord})
 	}
-	sc, err := tableScope(t, f.Columns, pos)
+	sc, err := b.tableScope(t, f.Columns, pos)
 	return n, sc, err
 }
 

@@ -317,7 +317,7 @@ func (s *selecting) groupingSets(n *node, keys []groupKey, sets [][]int, above *
 		old := keys[i].id
 		id, ok := blanked[old]
 		if !ok {
-			id = b.md.add(b.md.cols[old].name, b.md.typ(old))
+			id = b.md.copy(old)
 			b.md.cols[id].shape, b.md.cols[id].origin = b.md.cols[old].shape, b.md.cols[old].origin
 			blanked[old] = id
 			e := &expr.Expr{Kind: expr.Case, Type: b.md.typ(old), Pos: -1, Args: []*expr.Expr{member(i), b.md.ref(old), nullConst(b.md.typ(old))}}
@@ -332,7 +332,7 @@ func (s *selecting) groupingSets(n *node, keys []groupKey, sets [][]int, above *
 		ids := make([]int, len(p.cols))
 		m := map[int]int{}
 		for i, c := range p.cols {
-			ids[i] = b.md.add(b.md.cols[c].name, b.md.typ(c))
+			ids[i] = b.md.copy(c)
 			b.md.cols[ids[i]].shape, b.md.cols[ids[i]].origin = b.md.cols[c].shape, b.md.cols[c].origin
 			m[c] = ids[i]
 		}
@@ -393,7 +393,7 @@ func (s *selecting) groupingSets(n *node, keys []groupKey, sets [][]int, above *
 func (s *selecting) markerRows(p *node, sets [][]int, set, real int) *node {
 	v := &node{op: opValues}
 	for _, c := range p.cols {
-		v.cols = append(v.cols, s.b.md.add(s.b.md.cols[c].name, s.b.md.typ(c)))
+		v.cols = append(v.cols, s.b.md.copy(c))
 	}
 	for k, st := range sets {
 		if len(st) > 0 {

@@ -695,7 +695,7 @@ func (b *binder) fromRoutine(t *pgext.TableFunction, f *Function, args []*expr.E
 	if len(applies) > 0 {
 		n = &node{op: opApply, in: []*node{b.attach(b.md.dual(), applies), n}, jtype: plan.Inner}
 	}
-	sc, err := tableScope(rt, t.Columns, pos)
+	sc, err := b.tableScope(rt, t.Columns, pos)
 	return n, sc, err
 }
 

@@ -42,7 +42,7 @@ func (b *binder) single(n *node, id int) (*node, int) {
 	if err != nil {
 		b.fail(err)
 	}
-	out := b.md.add(b.md.cols[id].name, b.md.typ(id))
+	out := b.md.copy(id)
 	b.md.cols[out].shape = b.md.cols[id].shape
 	return &node{op: opAgg, in: []*node{n}, global: true, aggs: []aggCall{{id: out, fn: res.Func.ID, args: []int{id}, typ: b.md.typ(id)}}}, out
 }

@@ -104,8 +104,12 @@ func (b *binder) windowFunction(f *pgext.TableFunction, c *pgext.Call, ev *env) 
 	if f.Alias != "" {
 		t.name, t.schema = f.Alias, ""
 	}
+	// All columns are of the windows, as far as they are not of relations in a view or query.
+	if t.label = in.label; t.label != nil && f.Alias != "" {
+		t.label.alias = f.Alias
+	}
 	t.cols = append(t.cols, scopeCol{"window_start", w.winStart}, scopeCol{"window_end", w.winEnd})
-	out, err := tableScope(t, f.Columns, pos)
+	out, err := b.tableScope(t, f.Columns, pos)
 	return w, out, err
 }
 
@@ -125,7 +129,7 @@ func (b *binder) windowInput(c *pgext.Call, arg ast.ExprNode, ev *env, pos int) 
 		}
 		t := &rangeTable{name: c.Name}
 		n := b.aliased(q, t)
-		sc, err := tableScope(t, nil, pos)
+		sc, err := b.tableScope(t, nil, pos)
 		return n, sc, err
 	}
 	return nil, nil, pgerr.Newf(pgerr.SyntaxError, "the first argument of %s must be a relation", c.Name).WithHint("Write %s.", windowUsages[c.Name]).At(pos)

@@ -61,6 +61,7 @@ type binder struct {
 	stars map[int][]StarColumn
 	// natural are the columns that each NATURAL JOIN joins on.
 	natural [][]string
+	labels  labels
 }
 
 func newBinder(o Options, stream bool) *binder {
@@ -69,7 +70,7 @@ func newBinder(o Options, stream bool) *binder {
 		reg = reg.WithTypes(o.Catalog)
 	}
 	return &binder{
-		o: o, reg: reg, md: newMetadata(), stream: stream, path: o.SearchPath,
+		o: o, reg: reg, md: newMetadata(), stream: stream, path: o.SearchPath, labels: labels{columns: map[*plan.Node][]int{}, scans: map[*plan.Node]*tableLabel{}},
 		params: append([]types.Type(nil), o.Params...), scanned: map[int]bool{}, marked: map[string]bool{},
 	}
 }

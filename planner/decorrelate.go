@@ -578,7 +578,7 @@ func (d *domain) push(n *node) (*node, map[int]int) {
 	case opWork:
 		m = map[int]int{}
 		for _, f := range d.cols {
-			m[f] = o.md.add(o.md.cols[f].name, o.md.typ(f))
+			m[f] = o.md.copy(f)
 			n.cols = append(n.cols, m[f])
 		}
 		return n, m
@@ -586,7 +586,7 @@ func (d *domain) push(n *node) (*node, map[int]int) {
 		out := map[int]int{}
 		vals := make([]int, len(d.cols))
 		for i, f := range d.cols {
-			vals[i] = o.md.add(o.md.cols[f].name, o.md.typ(f))
+			vals[i] = o.md.copy(f)
 			out[f] = vals[i]
 		}
 		for k := range n.in {
@@ -675,7 +675,7 @@ func (d *domain) pushJoin(n *node, set map[int]bool, rename func(map[int]int)) (
 	p := d.o.md.narrow(n, n.out())
 	out := map[int]int{}
 	for _, f := range d.cols {
-		id := d.o.md.add(d.o.md.cols[f].name, d.o.md.typ(f))
+		id := d.o.md.copy(f)
 		p.cols, p.exprs = append(p.cols, id), append(p.exprs, coalesce(d.o.md.ref(ml[f]), d.o.md.ref(mr[f])))
 		out[f] = id
 	}

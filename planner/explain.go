@@ -19,9 +19,7 @@ func Explain(p *plan.Plan, verbose bool) []string {
 // Text prints it line by line, as Explain does.
 func (e *Explained) Text() []string {
 	p := e.Plan
-	x := &explainer{Explained: e, plan: p}
-	root := p.Fragments[len(p.Fragments)-1]
-	x.job = root.Root.Kind != plan.KindResult
+	x := e.explainer()
 	for i := len(p.Fragments) - 1; i >= 0; i-- {
 		f := p.Fragments[i]
 		if len(p.Fragments) > 1 {
@@ -61,9 +59,57 @@ func (e *Explained) Text() []string {
 
 type explainer struct {
 	*Explained
-	plan *plan.Plan // this or one of its parts
-	job  bool
-	out  []string
+	plan    *plan.Plan // this or one of its parts
+	job     bool
+	aliases bool // relations are shown with their aliases
+	qualify bool // and columns with their relations'
+	out     []string
+}
+
+// explainer begins. Columns have the names of their relations where the statement has more than one.
+func (e *Explained) explainer() *explainer {
+	x := &explainer{Explained: e, plan: e.Plan, aliases: true}
+	x.job = e.Plan.Fragments[len(e.Plan.Fragments)-1].Root.Kind != plan.KindResult
+	tables := map[string]bool{}
+	plans := []*plan.Plan{e.Plan}
+	for _, p := range e.Parts {
+		plans = append(plans, p.Plan)
+	}
+	for _, p := range plans {
+		upward(p, func(n *plan.Node) {
+			for _, t := range n.Tables {
+				if t != "" {
+					tables[t] = true
+				}
+			}
+		})
+	}
+	x.qualify = len(tables) > 1
+	return x
+}
+
+// part is x for a query of the WITH clause.
+func (x *explainer) part(p *ExplainedPart) *explainer {
+	sub := *x.Explained
+	sub.Change, sub.Target, sub.Conflict, sub.Parts = p.Change, p.Target, p.Conflict, nil
+	return &explainer{Explained: &sub, plan: p.Plan, aliases: x.aliases, qualify: x.qualify, out: x.out}
+}
+
+// name is an output column of an operator.
+func (x *explainer) name(n *plan.Node, column int) string {
+	s := n.Schema[column].Name
+	if x.qualify && column < len(n.Tables) && n.Tables[column] != "" {
+		return n.Tables[column] + "." + s
+	}
+	return s
+}
+
+// relation is the name of a relation and its alias.
+func (x *explainer) relation(name, alias string) string {
+	if x.aliases && alias != "" {
+		return name + " " + alias
+	}
+	return name
 }
 
 func (x *explainer) line(depth int, format string, args ...any) {
@@ -123,9 +169,9 @@ func (x *explainer) node(n *plan.Node, depth int) {
 		for _, r := range subtasks {
 			x.line(inner, "Subtask %d: %s", r.Subtask, x.Running.text(r))
 		}
-		x.line(inner, "Output: %s", strings.Join(names(n), ", "))
+		x.line(inner, "Output: %s", strings.Join(x.names(n), ", "))
 		if x.job {
-			key := columnList(n, n.Key)
+			key := x.columnList(n, n.Key)
 			switch {
 			case n.Key == nil:
 				key = "none (rows are changes of sums)"
@@ -137,16 +183,15 @@ func (x *explainer) node(n *plan.Node, depth int) {
 				x.line(inner, "Append Only")
 			}
 			if len(n.WatermarkCols) > 0 {
-				x.line(inner, "Watermark On: %s", columnList(n, n.WatermarkCols))
+				x.line(inner, "Watermark On: %s", x.columnList(n, n.WatermarkCols))
 			}
 		}
 	}
 	if n.Kind == plan.KindResult {
-		for _, p := range x.Parts {
+		for i := range x.Parts {
+			p := &x.Parts[i]
 			x.line(inner, "CTE %s", p.Name)
-			sub := *x.Explained
-			sub.Change, sub.Target, sub.Conflict, sub.Parts = p.Change, p.Target, p.Conflict, nil
-			c := explainer{Explained: &sub, plan: p.Plan, out: x.out}
+			c := x.part(p)
 			c.node(p.Plan.Fragments[len(p.Plan.Fragments)-1].Root, inner+1)
 			x.out = c.out
 		}
@@ -184,28 +229,30 @@ func (x *explainer) actual(n *plan.Node) string {
 	return fmt.Sprintf(" (actual time=%s..%s rows=%d loops=%d)", first, total, a.perLoop(), a.Loops)
 }
 
-func names(n *plan.Node) []string {
+func (x *explainer) names(n *plan.Node) []string {
 	out := make([]string, len(n.Schema))
-	for i, c := range n.Schema {
-		out[i] = c.Name
+	for i := range n.Schema {
+		out[i] = x.name(n, i)
 	}
 	return out
 }
 
-func columnList(n *plan.Node, cols []int) string {
+func (x *explainer) columnList(n *plan.Node, cols []int) string {
 	out := make([]string, len(cols))
 	for i, c := range cols {
-		out[i] = n.Schema[c].Name
+		out[i] = x.name(n, c)
 	}
 	return strings.Join(out, ", ")
 }
 
-func sortList(n *plan.Node, ks []plan.SortKey) string { return strings.Join(sortTexts(n, ks), ", ") }
+func (x *explainer) sortList(n *plan.Node, ks []plan.SortKey) string {
+	return strings.Join(x.sortTexts(n, ks), ", ")
+}
 
-func sortTexts(n *plan.Node, ks []plan.SortKey) []string {
+func (x *explainer) sortTexts(n *plan.Node, ks []plan.SortKey) []string {
 	out := make([]string, len(ks))
 	for i, k := range ks {
-		out[i] = n.Schema[k.Column].Name
+		out[i] = x.name(n, k.Column)
 		if k.Desc {
 			out[i] += " DESC"
 		}
@@ -247,7 +294,7 @@ func (x *explainer) describe(n *plan.Node) (string, []string) {
 	var cols []string
 	if len(n.Inputs) > 0 {
 		in = n.Inputs[0]
-		cols = names(in)
+		cols = x.names(in)
 	}
 	state := func(s string) string {
 		if !x.job {
@@ -257,27 +304,28 @@ func (x *explainer) describe(n *plan.Node) (string, []string) {
 	}
 	switch n.Kind {
 	case plan.KindSource:
-		return "Source " + n.Source.Name, []string{labelled("Connector", n.Source.Connector)}
+		return "Source " + x.relation(n.Source.Name, n.Source.Alias), []string{labelled("Connector", n.Source.Connector)}
 	case plan.KindScan:
+		on := x.relation(n.Scan.Name, n.Scan.Alias)
 		switch {
 		case len(n.Scan.Point) > 0:
-			return "Point Read on " + n.Scan.Name, []string{"Key: " + exprList(n.Scan.Point, nil)}
+			return "Point Read on " + on, []string{"Key: " + exprList(n.Scan.Point, nil)}
 		case n.Scan.Index != nil:
-			return indexTitle(n.Scan), append(indexLines(n.Scan.Index), probeLine(n.Scan))
+			return indexTitle(n.Scan, on), append(indexLines(n.Scan.Index), probeLine(n.Scan))
 		case n.Scan.Probe != nil:
-			return "Scan on " + n.Scan.Name, []string{probeLine(n.Scan)}
+			return "Scan on " + on, []string{probeLine(n.Scan)}
 		case strings.HasPrefix(n.Scan.Virtual, withTable):
-			return "CTE Scan on " + n.Scan.Name, nil
+			return "CTE Scan on " + on, nil
 		case n.Scan.Virtual != "":
-			return "System Scan on " + n.Scan.Virtual, nil
+			return "System Scan on " + x.relation(n.Scan.Virtual, n.Scan.Alias), nil
 		case n.Scan.Probed:
-			return "Lookup by " + lookupBy(n.Scan) + " on " + n.Scan.Name, nil
+			return "Lookup by " + lookupBy(n.Scan) + " on " + on, nil
 		case n.Scan.ChangesOnly:
-			return "Lookup by " + lookupBy(n.Scan) + " and Changes of " + n.Scan.Name, nil
+			return "Lookup by " + lookupBy(n.Scan) + " and Changes of " + on, nil
 		case x.job:
-			return "Stream Scan on " + n.Scan.Name, nil
+			return "Stream Scan on " + on, nil
 		}
-		return "Scan on " + n.Scan.Name, nil
+		return "Scan on " + on, nil
 	case plan.KindValues:
 		if len(n.Values.Rows) == 1 {
 			return "Values", []string{"Row: " + exprList(n.Values.Rows[0], nil)}
@@ -292,7 +340,7 @@ func (x *explainer) describe(n *plan.Node) (string, []string) {
 		e := n.Exchange
 		how := string(e.Dist)
 		if e.Dist == plan.DistHash {
-			how += " by " + columnList(n, e.Columns)
+			how += " by " + x.columnList(n, e.Columns)
 		}
 		return fmt.Sprintf("Exchange from fragment %d  (%s)", e.From, how), nil
 	case plan.KindFilter:
@@ -322,7 +370,7 @@ func (x *explainer) describe(n *plan.Node) (string, []string) {
 	case plan.KindExpire:
 		per := "row"
 		if n.Expire.Groups {
-			per = columnList(in, n.Expire.GroupBy)
+			per = x.columnList(in, n.Expire.GroupBy)
 		}
 		return "Expire", []string{"After: " + micros(n.Expire.TTL) + " without a change", "Per: " + per, state("all rows, by when they go")}
 	case plan.KindSession:
@@ -331,11 +379,11 @@ func (x *explainer) describe(n *plan.Node) (string, []string) {
 		if s.OnClose {
 			kept = "rows of open sessions; emitted when the session closes"
 		}
-		return fmt.Sprintf("Session Window on %s  (gap %s)", cols[s.Column], micros(s.Gap)), []string{labelled("Keys", columnList(in, s.Keys)), state(kept)}
+		return fmt.Sprintf("Session Window on %s  (gap %s)", cols[s.Column], micros(s.Gap)), []string{labelled("Keys", x.columnList(in, s.Keys)), state(kept)}
 	case plan.KindAgg:
 		return x.agg(n, in, state)
 	case plan.KindPartialAgg:
-		return "Partial Aggregate", []string{labelled("Group By", columnList(in, n.PartialAgg.GroupBy)), labelled("Calls", callList(in, n.PartialAgg.Calls))}
+		return "Partial Aggregate", []string{labelled("Group By", x.columnList(in, n.PartialAgg.GroupBy)), labelled("Calls", x.callList(in, n.PartialAgg.Calls))}
 	case plan.KindJoin:
 		return x.join(n, state)
 	case plan.KindAsofJoin:
@@ -343,11 +391,11 @@ func (x *explainer) describe(n *plan.Node) (string, []string) {
 	case plan.KindDynamicFilter:
 		f := n.DynamicFilter
 		return "Dynamic Filter", []string{
-			"Condition: (" + cols[f.Column] + " " + f.Op + " " + n.Inputs[1].Schema[f.Scalar].Name + ")", state("all rows of the first input, ordered; those between the old and the new value are passed on"),
+			"Condition: (" + cols[f.Column] + " " + f.Op + " " + x.name(n.Inputs[1], f.Scalar) + ")", state("all rows of the first input, ordered; those between the old and the new value are passed on"),
 		}
 	case plan.KindLookupJoin:
 		j, l, r := n.LookupJoin, n.Inputs[0], n.Inputs[1]
-		return "Lookup" + joinTitles[cmp.Or(j.Type, plan.Inner)], []string{labelled("Keys", keyPairs(l, r, j.LeftKeys, j.RightKeys, nil)), labelled("Condition", overBoth(j.Residual, l, r)), state("all rows of the left input")}
+		return "Lookup" + joinTitles[cmp.Or(j.Type, plan.Inner)], []string{labelled("Keys", x.keyPairs(l, r, j.LeftKeys, j.RightKeys, nil)), labelled("Condition", x.overBoth(j.Residual, l, r)), state("all rows of the left input")}
 	case plan.KindTemporalJoin:
 		return x.temporalJoin(n, state)
 	case plan.KindUnion:
@@ -369,8 +417,8 @@ func (x *explainer) describe(n *plan.Node) (string, []string) {
 			kept = "rows that the watermark has not passed or that later ones read; late rows are dropped"
 		}
 		return title, []string{
-			"Calls: " + strings.Join(calls, ", "), labelled("Partition By", columnList(in, o.PartitionBy)),
-			labelled("Order By", sortList(in, o.Order)), closingLine(in, o.OnClose), state(kept),
+			"Calls: " + strings.Join(calls, ", "), labelled("Partition By", x.columnList(in, o.PartitionBy)),
+			labelled("Order By", x.sortList(in, o.Order)), x.closingLine(in, o.OnClose), state(kept),
 		}
 	case plan.KindRecompute:
 		if r := n.Recompute.Sub.Recurse; r != nil && r.Live {
@@ -387,7 +435,7 @@ func (x *explainer) describe(n *plan.Node) (string, []string) {
 	case plan.KindInput:
 		return fmt.Sprintf("Input %d", n.Input), nil
 	case plan.KindMaterialize:
-		return "Materialize", []string{labelled("Key", columnList(n, n.Materialize.KeyColumns))}
+		return "Materialize", []string{labelled("Key", x.columnList(n, n.Materialize.KeyColumns))}
 	case plan.KindDiscard:
 		return "Discard", nil
 	case plan.KindResult:
@@ -397,11 +445,11 @@ func (x *explainer) describe(n *plan.Node) (string, []string) {
 }
 
 // closingLine tells when an operator that works per group emits, "" when in every epoch.
-func closingLine(in *plan.Node, column *int) string {
+func (x *explainer) closingLine(in *plan.Node, column *int) string {
 	if column == nil {
 		return ""
 	}
-	return "Emit: when the watermark passes " + in.Schema[*column].Name
+	return "Emit: when the watermark passes " + x.name(in, *column)
 }
 
 func windowTitle(w *plan.Window, cols []string) string {
@@ -485,18 +533,18 @@ func (x *explainer) agg(n, in *plan.Node, state func(string) string) (string, []
 	}
 	closing := ""
 	if a.OnClose >= 0 {
-		closing = "Emit: when the watermark passes " + in.Schema[a.GroupBy[a.OnClose]].Name
+		closing = "Emit: when the watermark passes " + x.name(in, a.GroupBy[a.OnClose])
 		keeps = "one entry per open window and group"
 	}
 	expire := ""
 	if a.TTL > 0 {
 		expire = "Expire: groups, after " + micros(a.TTL) + " without a change"
 	}
-	return title, []string{labelled("Group By", columnList(in, a.GroupBy)), labelled("Calls", callList(in, a.Calls)), closing, expire, state(keeps)}
+	return title, []string{labelled("Group By", x.columnList(in, a.GroupBy)), labelled("Calls", x.callList(in, a.Calls)), closing, expire, state(keeps)}
 }
 
 // callList names the calls of an aggregation of in's rows.
-func callList(in *plan.Node, of []plan.AggCall) string {
+func (x *explainer) callList(in *plan.Node, of []plan.AggCall) string {
 	var calls []string
 	for _, c := range of {
 		args := c.Args
@@ -505,7 +553,7 @@ func callList(in *plan.Node, of []plan.AggCall) string {
 				args = append(slices.Clip(args), *more)
 			}
 		}
-		arg := columnList(in, args)
+		arg := x.columnList(in, args)
 		name, _, _ := strings.Cut(c.Func, "(")
 		if len(args) == 0 {
 			arg = "*"
@@ -514,11 +562,11 @@ func callList(in *plan.Node, of []plan.AggCall) string {
 			arg = "DISTINCT " + arg
 		}
 		if len(c.Order) > 0 {
-			arg += " ORDER BY " + sortList(in, c.Order)
+			arg += " ORDER BY " + x.sortList(in, c.Order)
 		}
 		s := name + "(" + arg + ")"
 		if c.Filter >= 0 {
-			s += " FILTER (WHERE " + in.Schema[c.Filter].Name + ")"
+			s += " FILTER (WHERE " + x.name(in, c.Filter) + ")"
 		}
 		calls = append(calls, s)
 	}
@@ -537,18 +585,18 @@ func (x *explainer) join(n *plan.Node, state func(string) string) (string, []str
 	}
 	span := ""
 	if j.Range != nil {
-		span = overBoth(j.Range.Cond, l, r)
+		span = x.overBoth(j.Range.Cond, l, r)
 	}
 	closing, keeps := "", "all rows of both inputs"
 	if j.CloseKey != nil {
-		closing = "Forget: when both watermarks pass " + l.Schema[j.LeftKeys[*j.CloseKey]].Name
+		closing = "Forget: when both watermarks pass " + x.name(l, j.LeftKeys[*j.CloseKey])
 		keeps = "rows of open windows of both inputs"
 	}
 	if j.Range != nil && j.Range.Expire {
-		closing = "Forget: rows that the watermarks of " + l.Schema[j.Range.Lower.Left].Name + " and " + r.Schema[j.Range.Lower.Right].Name + " leave no partner"
+		closing = "Forget: rows that the watermarks of " + x.name(l, j.Range.Lower.Left) + " and " + x.name(r, j.Range.Lower.Right) + " leave no partner"
 		keeps = "rows of both inputs that may still find a partner"
 	}
-	return method + joinTitles[j.Type], []string{labelled("Keys", keyPairs(l, r, j.LeftKeys, j.RightKeys, j.NullSafe)), labelled("Range", span), labelled("Condition", overBoth(j.Residual, l, r)), closing, state(keeps)}
+	return method + joinTitles[j.Type], []string{labelled("Keys", x.keyPairs(l, r, j.LeftKeys, j.RightKeys, j.NullSafe)), labelled("Range", span), labelled("Condition", x.overBoth(j.Residual, l, r)), closing, state(keeps)}
 }
 
 func (x *explainer) asofJoin(n *plan.Node, state func(string) string) (string, []string) {
@@ -561,10 +609,10 @@ func (x *explainer) asofJoin(n *plan.Node, state func(string) string) (string, [
 	if j.Op[0] == '<' {
 		order = "the least"
 	}
-	right := r.Schema[j.Right].Name
+	right := x.name(r, j.Right)
 	return title, []string{
-		labelled("Keys", keyPairs(l, r, j.LeftKeys, j.RightKeys, j.NullSafe)),
-		"Nearest: " + order + " " + right + " with " + l.Schema[j.Left].Name + " " + j.Op + " " + right,
+		labelled("Keys", x.keyPairs(l, r, j.LeftKeys, j.RightKeys, j.NullSafe)),
+		"Nearest: " + order + " " + right + " with " + x.name(l, j.Left) + " " + j.Op + " " + right,
 		state("all rows of both inputs, ordered"),
 	}
 }
@@ -585,26 +633,26 @@ func (x *explainer) temporalJoin(n *plan.Node, state func(string) string) (strin
 	if keeps == nil {
 		keeps = []string{"none"}
 	}
-	return title, []string{labelled("Keys", keyPairs(l, r, j.LeftKeys, j.RightKeys, j.NullSafe)), labelled("Condition", overBoth(j.Residual, l, r)), state(strings.Join(keeps, ", "))}
+	return title, []string{labelled("Keys", x.keyPairs(l, r, j.LeftKeys, j.RightKeys, j.NullSafe)), labelled("Condition", x.overBoth(j.Residual, l, r)), state(strings.Join(keeps, ", "))}
 }
 
 // overBoth is a condition over the columns of both inputs of a join, "" when there is none.
-func overBoth(e *expr.Expr, l, r *plan.Node) string {
+func (x *explainer) overBoth(e *expr.Expr, l, r *plan.Node) string {
 	if e == nil {
 		return ""
 	}
-	return expr.String(e, append(names(l), names(r)...))
+	return expr.String(e, append(x.names(l), x.names(r)...))
 }
 
 // keyPairs lists the equalities of a join.
-func keyPairs(l, r *plan.Node, lk, rk []int, nullSafe []bool) string {
+func (x *explainer) keyPairs(l, r *plan.Node, lk, rk []int, nullSafe []bool) string {
 	var conds []string
 	for i := range lk {
 		op := "="
 		if i < len(nullSafe) && nullSafe[i] {
 			op = "IS NOT DISTINCT FROM"
 		}
-		conds = append(conds, fmt.Sprintf("%s %s %s", l.Schema[lk[i]].Name, op, r.Schema[rk[i]].Name))
+		conds = append(conds, fmt.Sprintf("%s %s %s", x.name(l, lk[i]), op, x.name(r, rk[i])))
 	}
 	return strings.Join(conds, ", ")
 }
@@ -643,7 +691,7 @@ func (x *explainer) topN(n, in *plan.Node, state func(string) string) (string, [
 		offset = expr.String(t.OffsetExpr, nil)
 	}
 	return title, []string{
-		labelled("Per Group", columnList(in, t.GroupBy)), labelled("Sort Key", sortList(in, t.Order)),
-		labelled("Limit", limit), labelled("Offset", offset), labelled("Ranks", strings.Join(t.Ranks, ", ")), closingLine(in, t.OnClose), state(keeps),
+		labelled("Per Group", x.columnList(in, t.GroupBy)), labelled("Sort Key", x.sortList(in, t.Order)),
+		labelled("Limit", limit), labelled("Offset", offset), labelled("Ranks", strings.Join(t.Ranks, ", ")), x.closingLine(in, t.OnClose), state(keeps),
 	}
 }

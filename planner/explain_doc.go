@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -145,9 +146,8 @@ func (g *group) has(name string) bool {
 
 // document builds the tree of all formats but text, with PostgreSQL's names for what PostgreSQL has too.
 func (e *Explained) document() *group {
-	x := &explainer{Explained: e, plan: e.Plan}
+	x := e.explainer()
 	root := e.Plan.Fragments[len(e.Plan.Fragments)-1]
-	x.job = root.Root.Kind != plan.KindResult
 	top := &group{}
 	if len(e.Plan.Fragments) == 1 {
 		top.addGroup("Plan", x.group(root.Root, ""))
@@ -199,7 +199,7 @@ func (x *explainer) group(n *plan.Node, relation string) *group {
 	x.running(g, n)
 	if x.Verbose {
 		g.int("Operator", int64(n.ID))
-		g.addList("Output", names(n))
+		g.addList("Output", x.names(n))
 	}
 	for _, d := range details {
 		name, value, ok := strings.Cut(d, ": ")
@@ -208,18 +208,17 @@ func (x *explainer) group(n *plan.Node, relation string) *group {
 			g.bare(d, "true")
 		case d == "" || g.has(name):
 		case name == "Sort Key":
-			g.addList(name, sortTexts(n.Inputs[0], n.TopN.Order))
+			g.addList(name, x.sortTexts(n.Inputs[0], n.TopN.Order))
 		default:
 			g.add(name, value)
 		}
 	}
 	var plans []*group
 	if n.Kind == plan.KindResult {
-		for _, p := range x.Parts {
-			sub := *x.Explained
-			sub.Change, sub.Target, sub.Conflict, sub.Parts = p.Change, p.Target, p.Conflict, nil
+		for i := range x.Parts {
+			p := &x.Parts[i]
 			f := p.Plan.Fragments[len(p.Plan.Fragments)-1]
-			c := (&explainer{Explained: &sub, plan: p.Plan}).group(f.Root, "InitPlan")
+			c := x.part(p).group(f.Root, "InitPlan")
 			c.add("Subplan Name", "CTE "+p.Name)
 			plans = append(plans, c)
 		}
@@ -257,7 +256,7 @@ func (x *explainer) kind(g *group, n *plan.Node, title string) {
 	relation := func(kind, name string) {
 		g.add("Node Type", kind)
 		g.add("Relation Name", name)
-		g.add("Alias", name)
+		g.add("Alias", cmp.Or(n.Scan.Alias, name))
 	}
 	switch n.Kind {
 	case plan.KindScan:
@@ -271,13 +270,13 @@ func (x *explainer) kind(g *group, n *plan.Node, title string) {
 			g.add("Scan Direction", direction)
 			g.add("Index Name", s.Index.Name)
 			g.add("Relation Name", s.Name)
-			g.add("Alias", s.Name)
+			g.add("Alias", cmp.Or(s.Alias, s.Name))
 		case len(s.Point) > 0:
 			relation("Index Scan", s.Name)
 		case strings.HasPrefix(s.Virtual, withTable):
 			g.add("Node Type", "CTE Scan")
 			g.add("CTE Name", s.Name)
-			g.add("Alias", s.Name)
+			g.add("Alias", cmp.Or(s.Alias, s.Name))
 		case s.Virtual != "":
 			relation("Seq Scan", s.Virtual)
 		case x.job:

@@ -8,12 +8,12 @@ import (
 	"github.com/streamdb/streamdb/sql/expr"
 )
 
-func indexTitle(s *plan.Scan) string {
+func indexTitle(s *plan.Scan, on string) string {
 	title := "Index Scan"
 	if s.Index.Backward {
 		title += " Backward"
 	}
-	return title + " using " + s.Index.Name + " on " + s.Name
+	return title + " using " + s.Index.Name + " on " + on
 }
 
 // indexLines shows what an index scan reads: values of the first keys, then the range of the next.

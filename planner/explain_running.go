@@ -82,8 +82,7 @@ func (x *explainer) running(g *group, n *plan.Node) {
 // Dot prints the plan as a graph for Graphviz: a cluster per fragment, operators in them, exchanges as edges between them.
 func (e *Explained) Dot() []string {
 	p := e.Plan
-	x := &explainer{Explained: e, plan: p}
-	x.job = p.Fragments[len(p.Fragments)-1].Root.Kind != plan.KindResult
+	x := e.explainer()
 	x.line(0, "digraph plan {")
 	x.line(1, "rankdir=BT;")
 	x.line(1, "node [shape=box, fontname=\"monospace\"];")
@@ -114,7 +113,7 @@ func (e *Explained) Dot() []string {
 						lines = append(lines, d)
 					}
 				}
-				lines = append(lines, "Output: "+strings.Join(names(n), ", "))
+				lines = append(lines, "Output: "+strings.Join(x.names(n), ", "))
 			}
 			if text := x.estimate(n); text != "" {
 				lines = append(lines, text)
@@ -134,7 +133,7 @@ func (e *Explained) Dot() []string {
 			if n.Kind == plan.KindExchange {
 				how := string(n.Exchange.Dist)
 				if n.Exchange.Dist == plan.DistHash {
-					how += " by " + columnList(n, n.Exchange.Columns)
+					how += " by " + x.columnList(n, n.Exchange.Columns)
 				}
 				between = append(between, fmt.Sprintf("n%d -> n%d [label=%s, style=bold];", ids[roots[n.Exchange.From]], ids[n], dotString(how)))
 			}

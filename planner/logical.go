@@ -45,7 +45,8 @@ type node struct {
 	cols []int
 
 	rel    *Relation
-	stored []int // scan, source: stored column per element of cols; of sources also storedRowID and storedProcTime
+	label  *tableLabel // of a scan or source
+	stored []int       // scan, source: stored column per element of cols; of sources also storedRowID and storedProcTime
 
 	rows [][]*expr.Expr // values
 
@@ -133,6 +134,8 @@ type colMeta struct {
 	shape *shape
 	// origin is where a result's column comes from.
 	origin Origin
+	// table is what EXPLAIN calls the relation that the column is of, nil when it is of none.
+	table *tableLabel
 }
 
 // metadata holds the columns of a statement; ids start at 1.
@@ -146,6 +149,13 @@ func newMetadata() *metadata { return &metadata{cols: make([]colMeta, 1)} }
 func (m *metadata) add(name string, t types.Type) int {
 	m.cols = append(m.cols, colMeta{name: name, typ: t})
 	return len(m.cols) - 1
+}
+
+// copy makes a column like another one.
+func (m *metadata) copy(id int) int {
+	n := m.add(m.cols[id].name, m.cols[id].typ)
+	m.cols[n].table = m.cols[id].table
+	return n
 }
 
 func (m *metadata) typ(id int) types.Type { return m.cols[id].typ }

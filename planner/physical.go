@@ -82,6 +82,7 @@ func (ph *physical) node(kind plan.Kind, ids, key []int, ins ...*phys) *phys {
 	for _, id := range ids {
 		n.Schema = append(n.Schema, types.Column{Name: ph.md.cols[id].name, Type: ph.md.typ(id)})
 	}
+	ph.b.labels.columns[n] = slices.Clone(ids)
 	return p
 }
 
@@ -157,11 +158,11 @@ func (p *phys) sortKeys(ks []sortKey) []plan.SortKey {
 	return out
 }
 
-// argName is the name of a column that holds an expression of something above it, such as a join key, until EXPLAIN can name it by
+// argName is the name of a column that holds an expression of something above it, such as a join key, or a call of a partial aggregation, until label names it by
 // the expression's text, of at most maxArgName bytes.
 const (
 	argName    = "?arg?"
-	maxArgName = 63
+	maxArgName = 100
 )
 
 // project makes a projection; key columns that it would lose are passed on.
@@ -193,13 +194,6 @@ func (ph *physical) project(in *phys, ids []int, exprs []*expr.Expr) *phys {
 	}
 	if samePassed(ids, exprs, in.ids) {
 		return in
-	}
-	for i, e := range exprs {
-		if col := &ph.md.cols[ids[i]]; col.name == argName && e.Kind != expr.Column {
-			if text := expr.String(ph.expr(e, in), names(in.n)); len(text) <= maxArgName {
-				col.name = text
-			}
-		}
 	}
 	p := ph.node(plan.KindProject, ids, key, in)
 	pr := &plan.Project{}

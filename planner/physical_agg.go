@@ -94,7 +94,7 @@ func (pt *partial) add(c plan.AggCall) *int {
 	if at < 0 {
 		at = len(pt.plan.Calls)
 		pt.plan.Calls = append(pt.plan.Calls, c)
-		pt.ids = append(pt.ids, pt.ph.md.add(callList(pt.in.n, []plan.AggCall{c}), c.Type))
+		pt.ids = append(pt.ids, pt.ph.md.add(argName, c.Type))
 	}
 	at += len(pt.plan.GroupBy)
 	return &at

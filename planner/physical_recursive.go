@@ -152,7 +152,7 @@ func (ph *physical) inOrder(p *phys, ids []int) *phys {
 	fresh := make([]int, len(ids))
 	exprs := make([]*expr.Expr, len(ids))
 	for i, id := range ids {
-		fresh[i], exprs[i] = ph.md.add(ph.md.cols[id].name, ph.md.typ(id)), ph.md.ref(id)
+		fresh[i], exprs[i] = ph.md.copy(id), ph.md.ref(id)
 	}
 	return ph.project(p, fresh, exprs)
 }

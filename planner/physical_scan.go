@@ -24,6 +24,7 @@ func (ph *physical) scan(n *node) *phys {
 			name, t = rel.Columns[k].Name, rel.Columns[k].Type
 		}
 		id := ph.md.add(name, t)
+		ph.md.cols[id].table = n.label
 		ph.md.cols[id].notNull = k < 0 || rel.Columns[k].NotNull || name == rowIDName
 		ids, stored = append(ids, id), append(stored, k)
 		return id
@@ -58,10 +59,10 @@ func (ph *physical) scan(n *node) *phys {
 		kind = plan.KindSource
 	}
 	p := ph.node(kind, ids, key)
-	for i, id := range ids {
+	for _, id := range ids {
 		p.nn[id] = ph.md.cols[id].notNull
-		_ = i
 	}
+	ph.b.labels.scans[p.n] = n.label
 	p.app = rel.AppendOnly || !ph.b.stream
 	if n.op == opSource {
 		p.n.Source = ph.source(rel, stored)

@@ -76,7 +76,7 @@ func (ph *physical) branch(p *phys, n *node, k int, slots []types.Type, places, 
 	var exprs []*expr.Expr
 	made := make([]int, len(ids))
 	for i := range ids {
-		made[i] = ph.md.add(ph.md.cols[ids[i]].name, ph.md.typ(ids[i]))
+		made[i] = ph.md.copy(ids[i])
 	}
 	for i := range n.cols {
 		exprs = append(exprs, ph.md.ref(n.branches[k][i]))

@@ -95,6 +95,7 @@ func (b *binder) plan(r *bound) (*Planned, error) {
 	}
 	pl.Fragments = ph.frags
 	pl.NextID = number(pl.Fragments)
+	b.label(pl)
 	res := &Planned{
 		Plan: pl, Before: b.before, Params: params, Relations: b.deps, Access: access, Calls: b.md.access.calls, Stars: b.stars, Natural: b.natural, Notices: ph.notices,
 		Columns: append(types.Schema(nil), pl.Schema[:len(r.cols)]...),
@@ -148,6 +149,7 @@ func (ph *physical) root(p *phys, cols []outCol) *phys {
 		out.n.Materialize = &plan.Materialize{Relation: ph.b.o.Relation, KeyColumns: out.n.Key}
 	}
 	out.n.Schema = append(types.Schema(nil), out.n.Schema...)
+	delete(ph.b.labels.columns, out.n) // they have the names of the result
 	used := map[string]bool{}
 	for i, c := range cols {
 		out.n.Schema[i].Name = c.name
@@ -176,7 +178,7 @@ func (ph *physical) ordered(p *phys, ids []int, exprs []*expr.Expr) *phys {
 	}
 	fresh := append([]int(nil), ids...)
 	for i, id := range ids {
-		fresh[i] = ph.md.add(ph.md.cols[id].name, ph.md.typ(id))
+		fresh[i] = ph.md.copy(id)
 	}
 	return ph.project(p, fresh, exprs)
 }

@@ -33,6 +33,8 @@ type rangeTable struct {
 	// work: the rows of a recursive query's last iteration.
 	work bool
 	cte  bool
+	// label is what EXPLAIN calls it, nil when all its columns are of relations below.
+	label *tableLabel
 }
 
 // scope is what column references see at one query level.

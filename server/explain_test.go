@@ -192,7 +192,7 @@ func TestExplainAnalyzeOfARunningView(t *testing.T) {
 	require.Equal(t, []string{"join|1010|t", "agg|10|t", "materialize|10|t"}, s.rows("SELECT name, state_rows, state_bytes > 0 FROM streamdb.operators WHERE state_rows > 0 ORDER BY operator_id"))
 
 	dot := strings.Join(s.rows("EXPLAIN (FORMAT DOT) MATERIALIZED VIEW m"), "\n")
-	require.Regexp(t, `(?s)^digraph plan \{.*subgraph cluster_2 \{.*n3 \[label="Hash Join"\];.*n1 -> n4 \[label="hash by k", style=bold\];.*\}$`, dot)
+	require.Regexp(t, `(?s)^digraph plan \{.*subgraph cluster_2 \{.*n3 \[label="Hash Join"\];.*n1 -> n4 \[label="hash by t.k", style=bold\];.*\}$`, dot)
 	require.Contains(t, strings.Join(s.rows(`EXPLAIN (FORMAT DOT, VERBOSE) SELECT * FROM u WHERE name = 'a"\b'`), "\n"), `Condition: (name = 'a\"\\b'`)
 	s.fails("EXPLAIN ANALYZE MATERIALIZED VIEW t", "42809", `"t" is not a materialized view`)
 	s.fails("EXPLAIN ANALYZE MATERIALIZED VIEW none", "42P01", `relation "none" does not exist`)

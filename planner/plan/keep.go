@@ -436,7 +436,7 @@ func Nameless(v any) any {
 	case map[string]any:
 		for k, x := range v {
 			switch strings.ToLower(k) {
-			case "name", "pos", "names", "labels", "text":
+			case "name", "pos", "names", "labels", "text", "tables", "alias":
 				delete(v, k)
 			default:
 				v[k] = Nameless(x)

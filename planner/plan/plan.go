@@ -86,6 +86,8 @@ type Node struct {
 	Schema     types.Schema `json:"schema"`
 	Key        []int        `json:"key"` // stream key; empty = at most one row; nil = none: rows are changes of sums
 	AppendOnly bool         `json:"append_only,omitempty"`
+	// Tables names the relation that each output column is of, by its alias, "" for none; nil: not known. It is shown only.
+	Tables []string `json:"tables,omitempty"`
 	// WatermarkCols lists output columns on which a watermark arrives.
 	WatermarkCols []int   `json:"watermark_cols,omitempty"`
 	Inputs        []*Node `json:"inputs,omitempty"`
@@ -122,6 +124,7 @@ type Node struct {
 type Source struct {
 	Relation      uint64            `json:"relation"`
 	Name          string            `json:"name"`
+	Alias         string            `json:"alias,omitempty"` // in the query, where it is not the name; it is shown only
 	Connector     string            `json:"connector"`
 	Options       map[string]string `json:"options"`
 	Format        string            `json:"format,omitempty"` // PLAIN
@@ -136,6 +139,7 @@ type Source struct {
 type Scan struct {
 	Relation uint64 `json:"relation"`
 	Name     string `json:"name"`
+	Alias    string `json:"alias,omitempty"` // as of Source
 	Columns  []int  `json:"columns"`
 	// Point, when set (one-shot plans), gives one expression per primary key column of the relation: a read of at most one row.
 	Point []*expr.Expr `json:"point,omitempty"`
