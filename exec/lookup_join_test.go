@@ -155,3 +155,28 @@ func TestLookupJoin(t *testing.T) {
 		})
 	}
 }
+
+// TestProgressEndsAtAllRows: a job has read as many rows when it is filled as it was going to, whether it reads a relation more than once or not at all.
+func TestProgressEndsAtAllRows(t *testing.T) {
+	for _, parallelism := range []int{1, 4} {
+		d := openDB(t, testOptions{})
+		d.table("s", "id int, k int, v int")
+		d.table("d", "id int, v int")
+		text := "s"
+		for i := range 100 {
+			text += fmt.Sprintf(" +%d,%d,%d", i, i%10, i)
+		}
+		d.exec(text + "; d +1,1 +2,2 +3,3 +4,4 +5,5")
+		read := func(name, query string) int64 {
+			done, total := d.view(name, query, parallelism).Progress()
+			require.Equal(t, total, done, "%s at %d", query, parallelism)
+			return done
+		}
+		require.EqualValues(t, 100, read("one", "select k, count(*) as n from s group by k"))
+		require.EqualValues(t, 200, read("twice", "select a.id, b.v from s a join s b on a.v = b.k where a.v > 3"))
+		require.EqualValues(t, 205, read("three", "select a.id, b.v, d.v as dv from s a join s b on a.v = b.k join d on d.id = a.k"))
+		require.EqualValues(t, 205, read("members", "select k from s union all select v from s union all select v from d"))
+		d.opts.lookups = true
+		require.EqualValues(t, 100, read("looked", "select s.id, d.v from s join d on s.k = d.id"))
+	}
+}

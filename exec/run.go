@@ -312,11 +312,7 @@ func (r *run) first() error {
 		return err
 	}
 	r.pins = pins
-	for id, v := range pins.Versions {
-		if r.adopted == nil || r.reads(id) {
-			r.toScan.Add(v.Rows)
-		}
-	}
+	r.toScan.Store(r.rowsToFill())
 	if err := r.catchUp(pins.Epoch); err != nil {
 		return err
 	}
@@ -352,16 +348,17 @@ func (r *run) first() error {
 	return nil
 }
 
-// reads reports whether a scan that is to be filled reads the relation.
-func (r *run) reads(id uint64) bool {
+// rowsToFill is how many rows the scans that are to be filled read of the pinned versions: each all of its relation, in shares of the subtasks.
+func (r *run) rowsToFill() int64 {
+	n := int64(0)
 	for _, t := range r.subtasks {
 		for _, s := range t.scans {
-			if s.rel.ID == id && !s.kept {
-				return true
+			if scan := s.node.plan.Scan; s.share == 0 && !s.kept && !scan.Probed && !scan.ChangesOnly {
+				n += r.pins.Versions[s.rel.ID].Rows
 			}
 		}
 	}
-	return false
+	return n
 }
 
 func (j *Job) caughtUpOnce() {
