@@ -143,12 +143,13 @@ type adoptedRows struct {
 	part  *state.Part
 	cols  []int // of the rows, those of the operator
 	rows  *types.Chunk
+	nulls *types.Chunk // the operator's columns, for those that the rows do not have
 	shown types.Chunk
 }
 
 func (t *subtask) addAdopted(n *node, from *plan.StoredRows, groups state.Range) error {
 	p, err := t.run.store.Part(adoptedTable, t.number, groups, state.Ordered)
-	t.adopted = append(t.adopted, &adoptedRows{node: n, part: p, cols: from.Columns, rows: types.NewChunk(from.Schema.Types())})
+	t.adopted = append(t.adopted, &adoptedRows{node: n, part: p, cols: from.Columns, rows: types.NewChunk(from.Schema.Types()), nulls: types.NewChunk(n.plan.Schema.Types())})
 	return err
 }
 
@@ -165,10 +166,21 @@ func (a *adoptedRows) feed() error {
 			return nil
 		}
 		a.shown = types.Chunk{N: a.rows.N, Cols: a.shown.Cols[:0]}
-		for _, c := range a.cols {
-			a.shown.Cols = append(a.shown.Cols, a.rows.Cols[c])
+		for i, c := range a.cols {
+			v := a.nulls.Cols[i]
+			if c >= 0 {
+				v = a.rows.Cols[c]
+			}
+			for c < 0 && v.Len() < a.rows.N {
+				v.AppendNull()
+			}
+			a.shown.Cols = append(a.shown.Cols, v)
 		}
-		err := a.node.Emit(&a.shown)
+		put := a.node.Emit
+		if !r.adopted.whole(a.node.plan.ID) {
+			put = a.node.pass // they are not what the contract has to see
+		}
+		err := put(&a.shown)
 		a.rows.Reset()
 		if r.stopped() {
 			return errStopped
@@ -252,6 +264,12 @@ func (r *run) early(epoch uint64, filling checkpoint.Filling) checkpoint.Barrier
 		b.Checkpoint = flushOnly
 	}
 	return b
+}
+
+// whole reports whether an operator puts out, in this run, all that it ever did: of kept ones the roots do, unless their rows lack columns.
+func (a *adopted) whole(id uint32) bool {
+	s := a.stored(id)
+	return !a.has(id) || a.hasRoot(id) && (s == nil || !slices.Contains(s.Columns, -1))
 }
 
 // resume has a kept operator, whose subtask has just passed the first barrier with which others are filled, put out all that it had put out before, and then

@@ -543,7 +543,7 @@ func (r *run) contract(n *plan.Node) *op.Contract {
 	c := r.contracts[n.ID]
 	if c == nil {
 		of := op.OfResumedJob
-		if r.backfill && (!r.adopted.has(n.ID) || r.adopted.hasRoot(n.ID)) && !r.changesOnly(n) {
+		if r.backfill && r.adopted.whole(n.ID) && !r.changesOnly(n) {
 			of = op.OfJob
 		}
 		if c = op.NewContract(n, of); c != nil {

@@ -45,6 +45,12 @@ func (n *node) Emit(c *types.Chunk) error {
 		return nil
 	}
 	n.check.Chunk(c)
+	return n.pass(c)
+}
+
+// pass hands rows to who reads them.
+func (n *node) pass(c *types.Chunk) error {
+	rows := c.Rows()
 	n.out.rowsOut.Add(int64(rows))
 	if p := n.parent; p != nil {
 		p.out.rowsIn.Add(int64(rows))

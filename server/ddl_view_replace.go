@@ -188,7 +188,7 @@ func (r *replacement) warn(p *replacedPart) error {
 			w = pgerr.Newf(pgerr.Warning, "source %q is read again from where its options say that it begins, for %s %q", n.Source.Name, p.now.Kind, p.now.Name).
 				WithDetail("Rows that it does not give any more will be missing.")
 		}
-		w = w.WithHint("Cancel the statement to leave the view as it is. State is kept of what the new query has unchanged, and of the whole of the old query where the new one reads all of its columns.")
+		w = w.WithHint("Cancel the statement to leave the view as it is. State is kept of what the new query has unchanged, and of the whole of the old query where the new one reads from it: SELECT … FROM (old query) x.")
 		w.Severity = "WARNING"
 		if err := r.d.ss.notifier.Notice(w); err != nil {
 			return err

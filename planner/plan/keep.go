@@ -27,7 +27,7 @@ type Kept struct {
 	Temporal bool
 }
 
-// StoredRows are the stored rows of a view as those of an operator, whose columns are Columns of Schema.
+// StoredRows are the stored rows of a view as those of an operator, whose columns are Columns of Schema; -1: the view does not have it, and nobody reads it.
 type StoredRows struct {
 	Columns []int
 	Schema  types.Schema
@@ -69,7 +69,9 @@ func (next *Plan) Keep(old *Plan, changed func(relation uint64) bool) *Kept {
 		}
 		if is.lasts(n) && !is.covers(n, replays) {
 			free := is.spreadFreely(next, n)
-			if o := match(n, func(o *Node) bool { return outputs[o] != nil && (free || outputs[o].inPlace) }); o != nil {
+			if o := match(n, func(o *Node) bool {
+				return outputs[o] != nil && (free || outputs[o].inPlace) && is.enough(next, n, outputs[o])
+			}); o != nil {
 				roots, stored[n] = append(roots, n), &outputs[o].StoredRows
 				return
 			}
@@ -322,18 +324,53 @@ func (f *fingerprints) covers(n *Node, replays func(*Node) bool) bool {
 	return n.stateless() && len(in) > 0 && !slices.ContainsFunc(in, func(m *Node) bool { return !f.covers(m, replays) })
 }
 
+// parentOf returns the operator that reads n in its fragment, nil when n is the root.
+func parentOf(p *Plan, n *Node) (parent *Node) {
+	for _, f := range p.Fragments {
+		f.Root.Walk(func(m *Node) {
+			if slices.Contains(m.Inputs, n) {
+				parent = m
+			}
+		})
+	}
+	return parent
+}
+
+// enough reports whether what reads n can do without the columns that the stored rows do not have: a projection does not read them. Rows that are taken back look different
+// then, so none may be on the way there.
+func (f *fingerprints) enough(p *Plan, n *Node, rows *output) bool {
+	if !slices.Contains(rows.Columns, -1) {
+		return true
+	}
+	for m := parentOf(p, n); m != nil; m = parentOf(p, m) {
+		read := map[int]bool{}
+		switch {
+		case m.Kind == KindProject:
+			for _, e := range m.Project.Exprs {
+				e.Columns(read)
+			}
+		case m.Kind == KindFilter && n.AppendOnly:
+			m.Filter.Cond.Columns(read)
+		default:
+			return false
+		}
+		for c := range read {
+			if rows.Columns[c] < 0 {
+				return false
+			}
+		}
+		if m.Kind == KindProject {
+			return true
+		}
+	}
+	return false
+}
+
 // spreadFreely reports whether rows that an operator puts out may come from any subtask: up to the next exchange each is handled on its own.
 func (f *fingerprints) spreadFreely(p *Plan, n *Node) bool {
 	root := n
-	for again := true; again; {
-		again = false
-		for _, fr := range p.Fragments {
-			fr.Root.Walk(func(m *Node) {
-				if slices.Contains(m.Inputs, root) && m.stateless() {
-					root, again = m, true
-				}
-			})
-		}
+	for m := parentOf(p, root); m != nil && m.stateless(); m = parentOf(p, root) {
+		root = m
 	}
 	read := false
 	for _, fr := range p.Fragments {
@@ -369,8 +406,11 @@ func (f *fingerprints) storedOutputs(p *Plan) map[*Node]*output {
 		for i := range cols {
 			c, ok := at[i]
 			if cols[i] = c; !ok {
-				return out // what is below has more columns yet, or columns are computed of others
+				cols[i] = -1
 			}
+		}
+		if slices.ContainsFunc(n.Key, func(k int) bool { return cols[k] < 0 }) {
+			return out
 		}
 		out[n] = &output{StoredRows{cols, root.Schema}, inPlace}
 		switch n.Kind {
@@ -379,8 +419,8 @@ func (f *fingerprints) storedOutputs(p *Plan) map[*Node]*output {
 		case KindProject:
 			below := map[int]int{}
 			for i, e := range n.Project.Exprs {
-				if e.Kind == expr.Column {
-					below[e.Col] = at[i]
+				if c, ok := at[i]; ok && e.Kind == expr.Column {
+					below[e.Col] = c
 				}
 			}
 			at = below
