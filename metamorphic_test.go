@@ -213,6 +213,12 @@ func (m *metamorphicRun) steps(ctx context.Context, r *rand.Rand, durable bool, 
 				return err
 			}
 		}
+		if len(m.created) > 0 && r.IntN(6) == 0 { // its operators go on with their state
+			v := m.created[r.IntN(len(m.created))]
+			if _, err := m.exec(ctx, m.conn, strings.Replace(v.create(), "CREATE", "CREATE OR REPLACE", 1)); err != nil && !tooMuch(err) {
+				return err
+			}
+		}
 		if i == len(m.changes)-1 || r.IntN(4) == 0 {
 			if err := m.compare(ctx, ""); err != nil {
 				return err
