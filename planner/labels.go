@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"encoding/json"
+	"fmt"
 	"strings"
 
 	"github.com/streamdb/streamdb/planner/plan"
@@ -101,3 +103,50 @@ func upward(p *plan.Plan, visit func(*plan.Node)) {
 		node(f.Root)
 	}
 }
+
+// Renamed is a copy of a stored plan with the names that its relations and indexes have now: name gives that of an id, "" where it is not known.
+func Renamed(p *plan.Plan, name func(id uint64) string) (*plan.Plan, error) {
+	b, err := json.Marshal(p)
+	if err != nil {
+		return nil, fmt.Errorf("encode plan: %w", err)
+	}
+	next := &plan.Plan{}
+	if err := json.Unmarshal(b, next); err != nil {
+		return nil, fmt.Errorf("decode plan: %w", err)
+	}
+	tables := map[string]string{}
+	rename := func(id uint64, was *string, alias string) {
+		now := name(id)
+		if now == "" || now == *was {
+			return
+		}
+		if alias == "" {
+			tables[bareName(*was)] = bareName(now)
+		}
+		*was = now
+	}
+	upward(next, func(n *plan.Node) {
+		if s := n.Scan; s != nil && s.Virtual == "" {
+			rename(s.Relation, &s.Name, s.Alias)
+			if x := s.Lookup; x != nil {
+				if now := name(x.Index); now != "" {
+					x.Name = bareName(now)
+				}
+			}
+		}
+		if s := n.Source; s != nil {
+			rename(s.Relation, &s.Name, s.Alias)
+		}
+	})
+	upward(next, func(n *plan.Node) {
+		for i, t := range n.Tables {
+			if now, ok := tables[t]; ok {
+				n.Tables[i] = now
+			}
+		}
+	})
+	return next, nil
+}
+
+// bareName is a relation's name without its schema.
+func bareName(s string) string { return s[strings.LastIndexByte(s, '.')+1:] }

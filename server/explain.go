@@ -71,6 +71,9 @@ func (d *dispatch) explain(st *sql.Explain) error {
 		if e.Plan, e.Running, err = d.runningView(st); err != nil {
 			return err
 		}
+		if e.Plan, err = planner.Renamed(e.Plan, d.ss.nameNow); err != nil {
+			return err
+		}
 		estimate()
 		return d.explanation(e, st.Format)
 	}
@@ -338,6 +341,18 @@ func (*sink) CopyData([]byte) error { return nil }
 
 // CopyDone implements pgwire.ResultWriter.
 func (*sink) CopyDone() error { return nil }
+
+// nameNow is the name that a plan made now would have for a relation or index, "" when there is none with the id.
+func (ss *session) nameNow(id uint64) string {
+	o, ok := ss.snapshot().Get(id)
+	switch {
+	case !ok:
+		return ""
+	case o.Schema == "public" || o.Kind == catalog.Source:
+		return o.Name
+	}
+	return o.Schema + "." + o.Name
+}
 
 // maxExplainDuration bounds how long EXPLAIN ANALYZE looks at a view.
 const maxExplainDuration = time.Hour

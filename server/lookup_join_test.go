@@ -47,6 +47,22 @@ func TestLookupJoinByIndex(t *testing.T) {
 	require.Equal(t, "materialized view v depends on index d_k", e.Detail)
 	s.must("UPDATE d SET k = 3 WHERE id = 2")
 	require.Equal(t, "1a 2b", s.row("SELECT string_agg(id || name, ' ' ORDER BY id) FROM v"))
-	s.must("DROP INDEX d_k CASCADE")
+	// What is renamed is shown by its new name.
+	s.must("ALTER INDEX d_k RENAME TO d_key", "ALTER TABLE d RENAME TO dim", "ALTER TABLE s RENAME TO facts")
+	lines := strings.Join(s.rows("EXPLAIN MATERIALIZED VIEW v"), "\n")
+	require.Contains(t, lines, "Lookup by Index d_key and Changes of dim")
+	require.Contains(t, lines, "Keys: facts.k = dim.k")
+	require.Contains(t, lines, "Stream Scan on facts")
+	// What the view looks up by stays as it is.
+	s.fails("ALTER TABLE dim ALTER COLUMN k TYPE bigint", "0A000", "cannot alter type of a column used by a view or rule")
+	s.fails("ALTER TABLE dim DROP COLUMN k", "2BP01", "")
+	s.must("UPDATE dim SET k = 1 WHERE id = 2", "UPDATE dim SET k = 3 WHERE id = 3", "FLUSH")
+	require.Equal(t, "1a 1b 2c", s.row("SELECT string_agg(id || name, ' ' ORDER BY id, name) FROM v"))
+	s.must("DROP INDEX d_key CASCADE")
 	s.fails("SELECT * FROM v", "42P01", `relation "v" does not exist`)
+	s.must("ALTER TABLE dim ADD CONSTRAINT u UNIQUE (k, name)", "CREATE MATERIALIZED VIEW v AS SELECT f.id, d.name FROM facts f JOIN dim d ON f.k = d.k")
+	require.Contains(t, strings.Join(s.rows("EXPLAIN MATERIALIZED VIEW v"), "\n"), "Lookup by Index u and Changes of dim d")
+	s.fails("ALTER TABLE dim DROP CONSTRAINT u", "2BP01", "")
+	s.must("ALTER TABLE dim RENAME CONSTRAINT u TO w")
+	require.Contains(t, strings.Join(s.rows("EXPLAIN MATERIALIZED VIEW v"), "\n"), "Lookup by Index w and Changes of dim d")
 }
