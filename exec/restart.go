@@ -313,8 +313,8 @@ func (e *Engine) restart(jobs []*Job, first *run) {
 			if m != nil {
 				k.completed = m.Jobs[k.Spec.ID]
 			}
-			if now := k.completed; now != nil && was != nil && was.Checkpoint == now.Checkpoint && was.Epoch > now.Epoch {
-				k.completed = was // nothing was written since, because nothing changed up to that epoch
+			if now := k.completed; now != nil && was != nil && was.Epoch > now.Epoch {
+				k.completed = was // nothing was written since, because nothing changed up to that epoch; the inputs' logs begin there
 			}
 			k.mu.Unlock()
 		}

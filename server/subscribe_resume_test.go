@@ -329,3 +329,20 @@ func TestHistoriesWithoutSubscribersReserveTheirEpochs(t *testing.T) {
 	s.must("PAUSE m", "FLUSH")
 	m.reaches(func() []string { return s.rows("TABLE m") })
 }
+
+// Checkpoints in which nothing changed at all are not written: a job that starts again after them goes on from where it is, not from the one that was.
+func TestViewGoesOnAfterCheckpointsThatWereNotWritten(t *testing.T) {
+	d := open(t, func(c *server.Config) { c.Settings = map[string]string{"execution.checkpointing.interval": "0"} })
+	s := d.connect()
+	s.must("CREATE TABLE other (id int PRIMARY KEY)", "CREATE TABLE t (id int PRIMARY KEY)",
+		"CREATE MATERIALIZED VIEW m WITH (retention = '1 hour', parallelism = 2) AS SELECT id % 3 AS k, count(*) AS n FROM t GROUP BY 1",
+		"INSERT INTO t VALUES (1), (2)", "CHECKPOINT",
+		"INSERT INTO other VALUES (1)", "CHECKPOINT", // the view is in it as it was
+		"CREATE TABLE later (id int)", "INSERT INTO later VALUES (1)", "DELETE FROM later", "CHECKPOINT", "CHECKPOINT", "CHECKPOINT")
+	from := s.rows("SELECT earliest_epoch FROM streamdb.histories WHERE name = 'm'")
+	s.must("INSERT INTO t VALUES (3)", "ALTER MATERIALIZED VIEW m SET (parallelism = 3)", "INSERT INTO t VALUES (4)", "FLUSH")
+	m := follow(t, "m")
+	m.connect(d)
+	m.reaches(func() []string { return []string{"0|1", "1|2", "2|1"} })
+	require.Equal(t, from, s.rows("SELECT earliest_epoch FROM streamdb.histories WHERE name = 'm'"))
+}
