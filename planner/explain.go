@@ -174,7 +174,7 @@ func (x *explainer) node(n *plan.Node, depth int) {
 			key := x.columnList(n, n.Key)
 			switch {
 			case n.Key == nil:
-				key = "none (rows are changes of sums)"
+				key = "none (rows are changes)"
 			case len(n.Key) == 0:
 				key = "none (at most one row)"
 			}
@@ -383,6 +383,9 @@ func (x *explainer) describe(n *plan.Node) (string, []string) {
 	case plan.KindAgg:
 		return x.agg(n, in, state)
 	case plan.KindPartialAgg:
+		if n.PartialAgg.Consolidate {
+			return "Consolidate", []string{"Rows: " + x.columnList(in, n.PartialAgg.GroupBy)}
+		}
 		return "Partial Aggregate", []string{labelled("Group By", x.columnList(in, n.PartialAgg.GroupBy)), labelled("Calls", x.callList(in, n.PartialAgg.Calls))}
 	case plan.KindJoin:
 		return x.join(n, state)

@@ -248,6 +248,16 @@ func (in *interpreter) run(n *plan.Node) []row {
 		out = in.agg(n, n.Agg, nil, rows)
 	case plan.KindPartialAgg:
 		p := n.PartialAgg
+		if p.Consolidate {
+			for _, r := range rows {
+				var x row
+				for _, c := range p.GroupBy {
+					x = append(x, r[c])
+				}
+				out = append(out, x)
+			}
+			break
+		}
 		out = in.agg(n, &plan.Agg{GroupBy: p.GroupBy, Calls: p.Calls}, p.Rest, rows)
 	case plan.KindJoin:
 		out = in.join(n, ins[0], ins[1])

@@ -50,7 +50,7 @@ type phys struct {
 	cols []int // of distHash
 	app  bool  // append only
 	ttl  bool  // what nobody changes goes by itself, see Options.StateTTL
-	sums bool  // rows are changes of sums, without a key
+	sums bool  // rows are changes that only count together, without a key
 }
 
 func (p *phys) at(id int) int {

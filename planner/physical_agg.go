@@ -44,8 +44,8 @@ func (ph *physical) firstOfIndex(n *node, need map[int]bool) *phys {
 	return p
 }
 
-// partialAgg puts a partial aggregation of in below the exchange that n needs, where all calls can be made of sums. It returns the calls that add up the
-// partial results, and the column that counts rows.
+// partialAgg puts a partial aggregation of in below the exchange that n needs, where all calls can be made of sums or need no more than values and how often
+// they are there. It returns the calls that go on from there, and the column that counts rows.
 func (ph *physical) partialAgg(n *node, in *phys) (*phys, []plan.AggCall, *int) {
 	if !ph.cut || ph.o.off(rulePartialAgg) || in.dist == distSingle || in.dist == distHash && slices.Equal(in.cols, n.group) || !in.app && !n.global && !in.ttl && ph.expires() {
 		return nil, nil, nil
@@ -61,21 +61,63 @@ func (ph *physical) partialAgg(n *node, in *phys) (*phys, []plan.AggCall, *int) 
 	for _, c := range n.aggs {
 		call := plan.AggCall{Func: c.fn, Filter: -1, Type: c.typ}
 		if !pt.split(c, &call) {
-			return nil, nil, nil
+			p := ph.consolidate(n, in)
+			if p == nil {
+				return nil, nil, nil
+			}
+			return p, ph.calls(n.aggs, p), nil
 		}
 		calls = append(calls, call)
 	}
-	p := ph.node(plan.KindPartialAgg, pt.ids, nil, in)
-	for i, g := range n.group {
+	return ph.partialNode(n, in, pt.ids, pt.plan), calls, rows
+}
+
+func (ph *physical) partialNode(n *node, in *phys, ids []int, part *plan.PartialAgg) *phys {
+	p := ph.node(plan.KindPartialAgg, ids, nil, in)
+	for _, g := range n.group {
 		p.nn[g], p.wm[g] = in.nn[g], in.wm[g]
 		if ph.closes(g, in) {
-			pt.plan.OnClose = i
+			part.OnClose = slices.Index(ids, g)
 		}
 	}
-	p.n.PartialAgg = pt.plan
+	p.n.PartialAgg = part
 	p.app, p.sums = in.app, true
 	ph.o.fire(rulePartialAgg)
-	return ph.seal(p), calls, rows
+	return ph.seal(p)
+}
+
+// consolidate makes rows with the same values of all columns that n needs one. It returns nil where these tell the rows apart, and where calls do not only count
+// on them: lists need the order of rows, and floats the order that they are added up in.
+func (ph *physical) consolidate(n *node, in *phys) *phys {
+	ids := append([]int(nil), n.group...)
+	for _, c := range n.aggs {
+		name, _, _ := strings.Cut(c.fn, "(")
+		switch name {
+		case "count", "min", "max", "approx_count_distinct", "bool_and", "bool_or", "every", "bit_and", "bit_or", "bit_xor":
+		case "sum", "avg", "stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop":
+			if k := ph.md.typ(c.args[0]).Kind(); k != types.KindInt && k != types.KindNumeric {
+				return nil
+			}
+		case "string_agg", "array_agg", "json_agg", "jsonb_agg":
+			if !c.distinct {
+				return nil
+			}
+		default:
+			return nil
+		}
+		ids = append(ids, c.args...)
+		for _, k := range c.order {
+			ids = append(ids, k.col)
+		}
+		if c.filter != 0 {
+			ids = append(ids, c.filter)
+		}
+	}
+	ids = dedup(ids)
+	if !slices.ContainsFunc(in.key, func(k int) bool { return !slices.Contains(ids, k) }) {
+		return nil
+	}
+	return ph.partialNode(n, in, ids, &plan.PartialAgg{GroupBy: in.positions(ids), OnClose: -1, Calls: []plan.AggCall{}, Consolidate: true})
 }
 
 // partial is a partial aggregation in the making.

@@ -12,6 +12,8 @@ import (
 // the work of one subtask. The sums that it holds are few, whatever keys there are, and none outlives an epoch. Chunks that it cannot add up pass with one
 // row per row, as do all for a while where groups are hardly fewer than rows.
 //
+// It consolidates rows whose values the aggregation needs, where sums do not do: their count is the weight of the row then.
+//
 // Output: group columns, a column per call, of old plans the columns Rest as of the first row of the group. A row is a change: the sums of rows that are
 // retracted go down.
 type partialAggOp struct {
@@ -33,6 +35,7 @@ type partialAggOp struct {
 	slots   [partialSlots]uint32
 	stamp   uint32 // slots of other chunks are free: stamp<<16 | group
 	piece   *types.Chunk
+	weights []int64 // of piece, when rows are consolidated
 	sel     []uint16
 
 	pass types.Chunk // of single rows
@@ -139,7 +142,7 @@ func (o *partialAggOp) Open(ctx *Context) error {
 	o.grp = make([]uint16, types.MaxChunkRows)
 	o.hash = make([]uint64, types.MaxChunkRows)
 	o.vary = make([]bool, len(p.GroupBy))
-	o.skips = p.Rows != nil
+	o.skips = p.Rows != nil || p.Consolidate
 	o.stamp = 1
 	for i, c := range p.Calls {
 		col := len(p.GroupBy) + i
@@ -151,6 +154,9 @@ func (o *partialAggOp) Open(ctx *Context) error {
 		}
 		call.kind = partialKindOf(c, kind)
 		o.calls = append(o.calls, call)
+	}
+	if p.Consolidate {
+		o.calls = []partialCall{{kind: partialCountAll, filter: -1, out: &types.Vector{Type: types.Int8}}}
 	}
 	return nil
 }
@@ -185,6 +191,7 @@ func (o *partialAggOp) Process(_ int, c *types.Chunk, out Emitter) error {
 		if err := o.flush(out); err != nil {
 			return err
 		}
+		o.judge(c.Rows(), c.Rows())
 		return o.passOn(c, out)
 	}
 	o.holding++
@@ -215,7 +222,7 @@ func (o *partialAggOp) passOn(c *types.Chunk, out Emitter) error {
 	for _, g := range p.GroupBy {
 		cols = append(cols, c.Cols[g])
 	}
-	for i := range o.calls {
+	for i := range p.Calls {
 		v, err := o.single(&o.calls[i], c)
 		if err != nil {
 			return err
@@ -447,8 +454,9 @@ func (o *partialAggOp) find(k, p uint64, r int, before uint16) uint16 {
 	}
 }
 
-// verify reports whether all rows have the key of their group.
+// verify reports whether all rows have the key of their group. Rows that are consolidated are the same to the form of their values.
 func (o *partialAggOp) verify(c *types.Chunk) bool {
+	exact := o.node.PartialAgg.Consolidate
 	for i, col := range o.node.PartialAgg.GroupBy {
 		if !o.vary[i] {
 			continue
@@ -458,6 +466,10 @@ func (o *partialAggOp) verify(c *types.Chunk) bool {
 		for i := range c.Rows() {
 			r, g := c.Row(i), int(o.grp[i])
 			switch {
+			case exact:
+				if !sameValue(v, r, x, g) {
+					return false
+				}
 			case v.IsNull(r) || x.IsNull(g):
 				if v.IsNull(r) != x.IsNull(g) {
 					return false
@@ -752,6 +764,13 @@ func (o *partialAggOp) emitHeld(out Emitter) error {
 			v.AppendGather(o.held.Cols[i], sel[:k])
 		}
 		o.piece.N = k
+		if o.node.PartialAgg.Consolidate {
+			o.weights = o.weights[:0]
+			for _, g := range sel[:k] {
+				o.weights = append(o.weights, o.calls[0].acc[g])
+			}
+			o.piece.Weights = o.weights
+		}
 		if err := out.Emit(o.piece); err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/big"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -494,4 +495,69 @@ func TestPartialAggregationStepsAside(t *testing.T) {
 	}
 	require.Equal(t, 1, out.rows-before, "one group of many chunks")
 	require.Equal(t, 64*types.MaxChunkRows, in-sent)
+}
+
+// TestConsolidation: an aggregation whose calls need values has the same rows whether rows with the same values came one by one or as one.
+func TestConsolidation(t *testing.T) {
+	calls := []plan.AggCall{
+		distinct(call("count(any)", types.Int8, 4)), distinct(call("sum(numeric)", types.NumericType, 3)), call("min(int4)", types.Int4, 4), call("max(numeric)", types.NumericType, 3),
+		call("count(*)", types.Int8), call("avg(numeric)", types.NumericType, 3), call("bool_or(bool)", types.Bool, 5), call("bit_xor(int4)", types.Int4, 4),
+		distinct(call("approx_count_distinct(any)", types.Int8, 2)), distinct(ordered(call("string_agg(text,text)", types.Text, 2, 2), plan.SortKey{Column: 2})),
+	}
+	checkCases(t, 10, func(rt *rapid.T) optest.Spec {
+		in := input([]int{0}, partialInput)
+		in.AppendOnly = rapid.IntRange(0, 3).Draw(rt, "append only") == 0
+		group := [][]int{{1}, {1, 2}, {3}, nil}[rapid.IntRange(0, 3).Draw(rt, "group")]
+		part := &plan.Node{ID: 1, Kind: plan.KindPartialAgg, Inputs: []*plan.Node{in}, AppendOnly: in.AppendOnly, PartialAgg: &plan.PartialAgg{OnClose: -1, Consolidate: true, GroupBy: []int{1, 2, 3, 4, 5}}}
+		part.Schema = partialInput[1:6]
+		var whole, rest []plan.AggCall
+		for _, c := range calls {
+			if rapid.Bool().Draw(rt, "call") {
+				whole = append(whole, c)
+				c.Args = slices.Clone(c.Args)
+				for i := range c.Args {
+					c.Args[i]--
+				}
+				if len(c.Order) > 0 {
+					c.Order = []plan.SortKey{{Column: 1}}
+				}
+				rest = append(rest, c)
+			}
+		}
+		var cols []int
+		for _, g := range group {
+			cols = append(cols, g-1)
+		}
+		one, final := aggNode(in, group, whole...), aggNode(part, cols, rest...)
+		pick := func(name string, from ...string) string { return from[rapid.IntRange(0, len(from)-1).Draw(rt, name)] }
+		var epochs []optest.Epoch
+		live, id := []string{}, 0
+		for range rapid.IntRange(1, 4).Draw(rt, "epochs") {
+			text := ""
+			for range rapid.IntRange(0, 14).Draw(rt, "rows") {
+				if n := len(live); n > 0 && !in.AppendOnly && rapid.IntRange(0, 2).Draw(rt, "delete") == 0 {
+					i := rapid.IntRange(0, n-1).Draw(rt, "which")
+					text += "- " + live[i] + "\n"
+					live = append(live[:i], live[i+1:]...)
+					continue
+				}
+				id++
+				row := fmt.Sprintf("%d %s %s %s %s %s t", id, pick("k", "1", "2", "NULL"), pick("t", "a", "b", "NULL"), pick("n", "1.5", "2.50", "3", "NULL"),
+					pick("v", "NULL", "0", "1"), pick("b", "t", "f", "NULL"))
+				live = append(live, row)
+				text += "+ " + row + "\n"
+			}
+			epochs = append(epochs, optest.Epoch{In: []string{text}})
+		}
+		changes := func(n *plan.Node, c *types.Chunk) (*types.Chunk, error) { // as jobs do: rows may go
+			m := *n
+			m.Inputs = []*plan.Node{{Schema: n.Inputs[0].Schema, Key: []int{}}}
+			return aggregate(&m, c)
+		}
+		return optest.Spec{
+			Node: part, Lib: functions.Builtins(), Route: [][]int{{0}}, Epochs: epochs, Reduced: final.Schema,
+			Reduce: func(out *types.Chunk) (*types.Chunk, error) { return changes(final, out) },
+			Oracle: func(in []*types.Chunk) (*types.Chunk, error) { return changes(one, in[0]) },
+		}
+	})
 }

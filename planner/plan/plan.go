@@ -84,7 +84,7 @@ type Node struct {
 	ID         uint32       `json:"id"`
 	Kind       Kind         `json:"kind"`
 	Schema     types.Schema `json:"schema"`
-	Key        []int        `json:"key"` // stream key; empty = at most one row; nil = none: rows are changes of sums
+	Key        []int        `json:"key"` // stream key; empty = at most one row; nil = none: rows are changes that only count together
 	AppendOnly bool         `json:"append_only,omitempty"`
 	// Tables names the relation that each output column is of, by its alias, "" for none; nil: not known. It is shown only.
 	Tables []string `json:"tables,omitempty"`
@@ -360,6 +360,8 @@ type PartialAgg struct {
 	OnClose int       `json:"on_close"` // that of the aggregation
 	// Rows, when set, is the call that counts all rows. Input rows may be retracted then, and groups of which nothing is left are not emitted.
 	Rows *int `json:"rows,omitempty"`
+	// Consolidate, without calls: rows that are the same become one of the sum of their weights, and go when that is 0.
+	Consolidate bool `json:"consolidate,omitempty"`
 }
 
 // Functions that only a PartialAgg has.
