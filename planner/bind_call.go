@@ -383,6 +383,8 @@ func (x *exprCtx) aggregate(e *pgext.Call) (*expr.Expr, error) {
 	switch x, nested = x.levelOf(it, in.applies); {
 	case x == nil:
 		return nil, pgerr.Newf(pgerr.GroupingError, "aggregate functions are not allowed in FROM clause of their own query level").At(pos)
+	case x.inAgg && x.clause == "FILTER":
+		return nil, pgerr.Newf(pgerr.GroupingError, "aggregate functions are not allowed in FILTER").At(pos)
 	case x.inAgg || nested:
 		return nil, pgerr.Newf(pgerr.GroupingError, "aggregate function calls cannot be nested").At(pos)
 	case x.aggs == nil:

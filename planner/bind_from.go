@@ -343,10 +343,12 @@ func (b *binder) join(j *pgext.Join, lat *scope, ev *env) (*node, *scope, error)
 	jt := [...]plan.JoinType{plan.Inner, plan.Left, plan.Right, plan.Full, plan.Inner}[j.Kind]
 	if jt == plan.Right || jt == plan.Full {
 		free := freeCols(r)
-		for _, c := range l.out() {
-			if free[c] {
-				return nil, nil, pgerr.Newf(pgerr.UndefinedTable, "invalid reference to FROM-clause entry").
-					WithDetail("The combining JOIN type must be INNER or LEFT for a LATERAL reference.").At(pos)
+		for _, t := range ls.tables {
+			for _, c := range t.cols {
+				if free[c.id] {
+					return nil, nil, pgerr.Newf(pgerr.InvalidColumnReference, "invalid reference to FROM-clause entry for table \"%s\"", t.name).
+						WithDetail("The combining JOIN type must be INNER or LEFT for a LATERAL reference.").At(useOf(r, c.id, pos))
+				}
 			}
 		}
 	}
@@ -495,4 +497,24 @@ func usingCol(s *scope, name, side string) (int, error) {
 		return 0, pgerr.Newf(pgerr.AmbiguousColumn, "common column name \"%s\" appears more than once in %s table", name, side)
 	}
 	return id, nil
+}
+
+// useOf returns the position of a reference to a column in the expressions of a tree, pos when they have none.
+func useOf(n *node, col, pos int) int {
+	found := -1
+	n.walk(func(x *node) {
+		x.eachExpr(func(e *expr.Expr) *expr.Expr {
+			e.Walk(func(u *expr.Expr) bool {
+				if u.Kind == expr.Column && u.Col == col && found < 0 {
+					found = u.Pos
+				}
+				return true
+			})
+			return e
+		})
+	})
+	if found < 0 {
+		return pos
+	}
+	return found
 }

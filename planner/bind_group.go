@@ -155,7 +155,7 @@ func (s *selecting) groupSets(it pgext.GroupItem, g *exprCtx, keys *[]groupKey, 
 		return out, nil
 	}
 	if len(parts) > 12 {
-		return nil, pgerr.Newf(pgerr.StatementTooComplex, "CUBE is limited to 12 elements").At(s.b.pos(it.Pos))
+		return nil, pgerr.Newf(pgerr.TooManyColumns, "CUBE is limited to 12 elements").At(s.b.pos(it.Pos))
 	}
 	for mask := 1<<len(parts) - 1; mask >= 0; mask-- {
 		var set []int

@@ -258,9 +258,9 @@ func (x *exprCtx) frameBound(f *pgext.Frame, bd pgext.Bound, it *winItem, which 
 	}
 	d := *c.Const
 	if err := plan.CheckOffset(d, it.frame.Mode, which); err != nil {
-		return out, pgerr.From(err).At(c.Pos)
+		return out, err // as when it is a parameter: without a position
 	}
-	if math.IsInf(d.Float, 0) {
+	if math.IsInf(d.Float, 0) || math.IsNaN(d.Float) {
 		out.Expr = c // as a number it could not be stored
 		return out, nil
 	}

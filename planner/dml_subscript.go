@@ -77,8 +77,8 @@ func (x *exprCtx) columnPart(t pgext.AssignTarget, c *RelColumn) (*columnPart, e
 
 func (x *exprCtx) arrayPart(in []indirection, typ types.Type, pos int) (*columnPart, error) {
 	b := x.b
-	if len(in) > functions.MaxArrayDims {
-		return nil, pgerr.Newf(pgerr.ProgramLimitExceeded, "number of array dimensions (%d) exceeds the maximum allowed (%d)", len(in), functions.MaxArrayDims)
+	if len(in) > types.MaxArrayDims {
+		return nil, types.ErrArrayDims(len(in))
 	}
 	bound := func(n ast.ExprNode) (*expr.Expr, error) {
 		if n == nil {

@@ -57,7 +57,7 @@ type outCol struct {
 func (s *scope) add(o *scope) error {
 	for _, t := range o.tables {
 		for _, u := range s.tables {
-			if t.name == u.name && t.schema == u.schema && t.name != "" {
+			if t.name == u.name && t.name != "" && (t.schema == u.schema || t.schema == "" || u.schema == "") {
 				return pgerr.Newf(pgerr.DuplicateAlias, "table name \"%s\" specified more than once", t.name)
 			}
 		}

@@ -442,8 +442,8 @@ func parseBinaryArray(f *Format, elem Type, b []byte) (string, error) {
 	flags := binary.BigEndian.Uint32(b[4:])
 	oid := OID(binary.BigEndian.Uint32(b[8:]))
 	switch {
-	case nd > maxArrayDims:
-		return "", pgerr.Newf(pgerr.ProgramLimitExceeded, "number of array dimensions (%d) exceeds the maximum allowed (%d)", nd, maxArrayDims)
+	case nd > MaxArrayDims:
+		return "", ErrArrayDims(int(nd))
 	case flags > 1:
 		return "", pgerr.Newf(pgerr.InvalidBinaryRepresentation, "invalid array flags")
 	case oid != elem.OID:

@@ -6,11 +6,16 @@ import (
 	"github.com/streamdb/streamdb/internal/pgerr"
 )
 
-// maxArrayDims is PostgreSQL's MAXDIM; maxArrayElems its limit of elements.
+// MaxArrayDims is PostgreSQL's MAXDIM, the largest number of dimensions of an array; maxArrayElems its limit of elements.
 const (
-	maxArrayDims  = 6
+	MaxArrayDims  = 6
 	maxArrayElems = 134217727
 )
+
+// ErrArrayDims is the error of an array of n dimensions, where that is too many.
+func ErrArrayDims(n int) *pgerr.Error {
+	return pgerr.Newf(pgerr.ProgramLimitExceeded, "number of array dimensions (%d) exceeds the maximum allowed (%d)", n, MaxArrayDims)
+}
 
 // Dim is one dimension of an array: subscripts Lower … Lower+Len-1.
 type Dim struct {
@@ -78,7 +83,7 @@ func DecodeArray(s string) (Array, error) {
 	r := decoder{s: s}
 	a := Array{Elem: OID(r.uvarint())}
 	nd := r.uvarint()
-	if r.bad || nd > maxArrayDims {
+	if r.bad || nd > MaxArrayDims {
 		return Array{}, errCorrupt("array")
 	}
 	n := uint64(0)

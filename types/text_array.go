@@ -95,8 +95,8 @@ func (p *arrayParser) bounds() (lowers, lens []int32, err error) {
 		if p.pos >= len(p.text) || p.text[p.pos] != '[' {
 			break
 		}
-		if len(lens) >= maxArrayDims {
-			return nil, nil, pgerr.Newf(pgerr.ProgramLimitExceeded, "number of array dimensions (%d) exceeds the maximum allowed (%d)", len(lens)+1, maxArrayDims)
+		if len(lens) >= MaxArrayDims {
+			return nil, nil, ErrArrayDims(len(lens) + 1)
 		}
 		p.pos++
 		lo, hi := int32(1), int32(0)
@@ -137,8 +137,8 @@ func (p *arrayParser) end() error { return errArray(p.text, "Unexpected end of i
 
 // list reads a brace list at nesting level; pos is at its opening brace.
 func (p *arrayParser) list(level int) error {
-	if level >= maxArrayDims {
-		return pgerr.Newf(pgerr.ProgramLimitExceeded, "number of array dimensions (%d) exceeds the maximum allowed (%d)", level+1, maxArrayDims)
+	if level >= MaxArrayDims {
+		return ErrArrayDims(level + 1)
 	}
 	p.pos++
 	n := int32(0)

@@ -306,10 +306,13 @@ func (l *listCall) array() (string, error) {
 		if err != nil {
 			return "", stateError{err}
 		}
-		if len(a.Dims) == 0 {
-			return "", pgerr.Newf(pgerr.ArraySubscriptError, "cannot accumulate empty arrays")
-		}
 		if i == 0 {
+			if len(a.Dims) == 0 {
+				return "", pgerr.Newf(pgerr.ArraySubscriptError, "cannot accumulate empty arrays")
+			}
+			if len(a.Dims) == types.MaxArrayDims {
+				return "", types.ErrArrayDims(len(a.Dims) + 1)
+			}
 			out.Dims = append([]types.Dim{{Lower: 1}}, a.Dims...)
 		} else if !sameDims(out.Dims[1:], a.Dims) {
 			return "", pgerr.Newf(pgerr.ArraySubscriptError, "cannot accumulate arrays of different dimensionality")

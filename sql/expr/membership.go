@@ -256,6 +256,9 @@ func nestArrays(elem types.OID, parts []types.Datum) (string, error) {
 			if len(a.Dims) == 0 {
 				out.Dims = nil
 			}
+			if len(out.Dims) > types.MaxArrayDims {
+				return "", types.ErrArrayDims(len(out.Dims))
+			}
 		} else if !sameDims(out.Dims, a.Dims) {
 			return "", mismatch
 		}

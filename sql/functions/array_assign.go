@@ -9,9 +9,6 @@ import (
 	"github.com/streamdb/streamdb/types"
 )
 
-// MaxArrayDims is the largest number of dimensions of an array.
-const MaxArrayDims = 6
-
 // arrayAssignFunctions lists what assignments to parts of a column compute: the column's new value.
 func arrayAssignFunctions() []entry {
 	own := func(id, sig, doc string, fn func(c *call) error) entry {
