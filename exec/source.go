@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -84,6 +85,7 @@ func (t *subtask) addSource(n *node, parallelism int) error {
 	l := &sourceLeaf{node: n, task: t, source: sn, chunk: types.NewChunk(ts), ended: map[string][]byte{}}
 	l.restored, l.restoredMarks = r.restoredPositions(n.plan, func(split string) bool { return splitOwner(split, parallelism) == t.index })
 	sn.subs = append(sn.subs, l)
+	n.source = l
 	t.sources = append(t.sources, l)
 	return nil
 }
@@ -212,20 +214,12 @@ func (t *subtask) assign(as []splitAssignment) error {
 	return nil
 }
 
-// isIdle reports whether the subtask reads sources and none of their splits holds the watermark back. Until it is told of its splits it may get some,
-// whose rows must not be late.
-func (t *subtask) isIdle() bool {
-	for _, l := range t.sources {
-		if !l.assigned || l.endSeen {
-			return false
-		}
-		for _, s := range l.readers {
-			if !s.silent {
-				return false
-			}
-		}
+// idle reports whether none of the subtask's splits holds the watermark back. Until it is told of its splits it may get some, whose rows must not be late.
+func (l *sourceLeaf) idle() bool {
+	if !l.assigned || l.endSeen {
+		return false
 	}
-	return len(t.sources) > 0
+	return !slices.ContainsFunc(l.readers, func(s *splitReader) bool { return !s.silent })
 }
 
 // noteSilent finds a split silent that had no rows for long enough.

@@ -158,6 +158,48 @@ func TestIdleSplits(t *testing.T) {
 	}
 }
 
+// TestSubtasksWithoutSplits: subtasks that no row reaches hold no watermark back, wherever in the plan they are.
+func TestSubtasksWithoutSplits(t *testing.T) {
+	const (
+		both  = "(select * from src union all select * from src)"
+		mixed = "(select * from src union all select id, ts from other)"
+		count = "select window_start, count(*) as n from %s group by window_start, window_end emit on window close"
+	)
+	queries := map[string]string{
+		"one":     fmt.Sprintf(count, "tumble(src, ts, interval '1 second')"),
+		"twice":   fmt.Sprintf(count, "tumble("+both+", ts, interval '1 second')"),
+		"mixed":   fmt.Sprintf(count, "tumble("+mixed+", ts, interval '1 second')"),
+		"session": "select window_start, count(*) as n from session(" + both + ", ts, interval '1 second') group by window_start, window_end emit on window close",
+		"shared": "with w as (select window_start, window_end, id % 2 as k, count(*) as n from tumble(src, ts, interval '1 second') group by window_start, window_end, id % 2)" +
+			" select w.window_start, w.n from w join (select window_start, max(n) as n from w group by window_start, window_end) m on m.window_start = w.window_start and m.n = w.n emit on window close",
+		"interval": "select a.ts as window_start, b.id as n from src a left join src b on a.id = b.id + 1 and b.ts between a.ts - interval '1 second' and a.ts emit on window close",
+	}
+	for _, parallelism := range []int{1, 2, 3} {
+		t.Run(fmt.Sprint(parallelism), func(t *testing.T) {
+			d := openDB(t, testOptions{})
+			d.script.add("a", "1,1000000", "2,1900000", "3,4000000", "4,7000000", "5,12000000")
+			d.source("src", "id int8, ts timestamp", "ts ts")
+			d.source("other", "id int8, ts timestamp", "ts ts")
+			for name, q := range queries {
+				d.view(name, q, parallelism)
+			}
+			for name := range queries {
+				d.until(name+": what is over is out", func() bool { return len(d.query("select n from "+name, 0)) >= 2 })
+				require.Empty(t, d.job(name).Errors(), name)
+			}
+			d.checkpoint()
+			d.reopen()
+			d.script.add("a", "6,22000000")
+			for name := range queries {
+				d.until(name+": what is over now is out", func() bool {
+					return len(d.query("select n from "+name+" where window_start > '2000-01-01 00:00:10'", 0)) > 0
+				})
+				require.Empty(t, d.job(name).Errors(), name)
+			}
+		})
+	}
+}
+
 // TestPausedSource: nothing is read while the job is paused, and nothing is lost.
 func TestPausedSource(t *testing.T) {
 	d := openDB(t, testOptions{})

@@ -3,6 +3,7 @@ package exec
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -31,6 +32,9 @@ type node struct {
 	holds  bool // watermarks wait for what the kept operator has put out before
 	held   []op.Watermark
 	leaf   *sourceLeaf // whose event time the operator's watermarks tell, when its subtasks keep together
+	source *sourceLeaf // of a source
+	marks  *watermarks // of an exchange
+	rests  bool        // as of the last barrier nothing came that tells the time, and nobody shall wait for it
 }
 
 // counters of one operator in one subtask, read by streamdb.operators while they run.
@@ -100,13 +104,51 @@ func (n *node) EmitWatermark(w op.Watermark) error {
 	if p := n.parent; p != nil {
 		return p.op.Watermark(n.port, w, p)
 	}
-	for i := range n.task.marks {
-		if n.task.marks[i].Column == w.Column {
-			n.task.marks[i].Value = max(n.task.marks[i].Value, w.Value)
-			return nil
+	n.task.marks = withMark(n.task.marks, w)
+	return nil
+}
+
+// withMark returns marks, one per column, with another one.
+func withMark(marks []op.Watermark, w op.Watermark) []op.Watermark {
+	for i := range marks {
+		if marks[i].Column == w.Column {
+			marks[i].Value = max(marks[i].Value, w.Value)
+			return marks
 		}
 	}
-	n.task.marks = append(n.task.marks, w)
+	return append(marks, w)
+}
+
+// findRest finds whether the node rests; its inputs have. Inputs without watermarks say nothing about that.
+func (n *node) findRest() error {
+	switch {
+	case n.source != nil:
+		n.rests = n.source.idle()
+		return nil
+	case n.marks != nil:
+		n.rests = n.marks.rest()
+		return nil
+	}
+	n.rests = false
+	for _, in := range n.inputs {
+		if len(in.plan.WatermarkCols) == 0 && n.plan.Kind != plan.KindWatermark {
+			continue
+		}
+		if n.rests = in.rests; !in.rests {
+			break
+		}
+	}
+	idler, ok := n.op.(op.Idler)
+	if !ok || n.rests {
+		return nil
+	}
+	for _, in := range n.inputs {
+		if in.rests {
+			if err := idler.Idle(in.port, n); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 
@@ -122,6 +164,8 @@ type subtask struct {
 	root     *node
 	edges    []*edge
 	marks    []op.Watermark // waiting for the next barrier
+	sent     []op.Watermark // those that went out last
+	rested   bool           // those behind the edges have been told that the subtask is idle
 	sources  []*sourceLeaf
 	scans    []*scanLeaf
 	leaves   []leafNode
@@ -160,6 +204,9 @@ type watermarks struct {
 	idle  []bool
 	sent  map[int]int64
 }
+
+// rest reports whether all channels are idle.
+func (w *watermarks) rest() bool { return !slices.Contains(w.idle, false) }
 
 func (w *watermarks) update(slot int, m message) (out []op.Watermark) {
 	if m.idle {
@@ -342,6 +389,7 @@ func (t *subtask) build(parallelism int, byFrag map[int][]*subtask) error {
 func (t *subtask) addExchange(n *node, senders []*subtask) {
 	ex := n.plan.Exchange
 	w := &watermarks{chans: make([]map[int]int64, len(senders)), idle: make([]bool, len(senders)), sent: map[int]int64{}}
+	n.marks = w
 	for i, s := range senders {
 		if ex.Dist == plan.DistForward && s.index != t.index {
 			w.idle[i] = true
@@ -508,6 +556,9 @@ func (t *subtask) barrier(b checkpoint.Barrier) error {
 		}
 	}
 	for _, n := range t.nodes {
+		if err := n.findRest(); err != nil {
+			return err
+		}
 		// Kept operators have taken in nothing while what they had put out is put out again: what they do about the time must come behind it.
 		if n.op != nil && (b.Filling != checkpoint.FillAgain || !t.run.adopted.has(n.plan.ID)) {
 			if err := n.op.Barrier(b, n); err != nil {
@@ -521,14 +572,21 @@ func (t *subtask) barrier(b checkpoint.Barrier) error {
 		}
 		n.check.Barrier(b.Epoch)
 	}
-	idle := t.isIdle()
+	for _, w := range t.marks {
+		t.sent = withMark(t.sent, w)
+	}
+	marks := t.marks
+	if t.rested && !t.root.rests {
+		marks = t.sent // who found the subtask idle hears that it is not
+	}
+	t.rested = t.root.rests
 	for _, e := range t.edges {
-		for _, w := range t.marks {
+		for _, w := range marks {
 			if err := e.EmitWatermark(w); err != nil {
 				return err
 			}
 		}
-		if idle {
+		if t.rested {
 			if err := e.idle(); err != nil {
 				return err
 			}

@@ -33,6 +33,7 @@ func TestWatermarksThroughOperators(t *testing.T) {
 	require.Empty(t, feed(union, optest.Mark{Column: 1, Value: 5}), "the other input may still send older rows")
 	require.Equal(t, []op.Watermark{mark(1, 3), mark(1, 5)}, feed(union, optest.Mark{Column: 1, Value: 5}, optest.Mark{Port: 1, Column: 1, Value: 3},
 		optest.Mark{Port: 1, Column: 1, Value: 2}, optest.Mark{Port: 1, Column: 1, Value: 9}))
+	idleUnion(t, h.Open(union))
 
 	project := &plan.Node{
 		ID: 2, Kind: plan.KindProject, Inputs: []*plan.Node{in}, Schema: s[:2],
@@ -96,3 +97,44 @@ func TestRunTree(t *testing.T) {
 }
 
 func int8(x int64) *expr.Expr { return expr.Literal(types.Datum{Type: types.Int8, Int: x}) }
+
+// idleUnion: a union does not wait for an input that is idle, until it has a row or a watermark.
+func idleUnion(t *testing.T, o op.Operator) {
+	out := &capture{}
+	say := func(port int, v int64) { require.NoError(t, o.Watermark(port, op.Watermark{Column: 1, Value: v}, out)) }
+	idle := func(port int) { require.NoError(t, o.(op.Idler).Idle(port, out)) }
+	told := func(want ...int64) {
+		t.Helper()
+		var got []int64
+		for _, m := range out.marks {
+			got = append(got, m.Value)
+		}
+		require.Equal(t, want, got)
+		out.marks = nil
+	}
+	say(0, 5)
+	told()
+	idle(1)
+	told(5)
+	idle(1)
+	say(0, 7)
+	told(7)
+	say(1, 3)
+	say(0, 9)
+	told()
+	say(1, 8)
+	told(8)
+	idle(1)
+	told(9)
+	c := types.NewChunk([]types.Type{types.Int4, types.Int4, types.Int4})
+	for _, v := range c.Cols {
+		v.Int = append(v.Int, 1)
+	}
+	c.PushWeight(1)
+	require.NoError(t, o.Process(1, c, out))
+	say(0, 11)
+	told()
+	idle(0)
+	told()
+	require.NoError(t, o.Close())
+}

@@ -42,6 +42,12 @@ type Operator interface {
 	Close() error
 }
 
+// Idler is an operator whose watermark does not wait for an input that is idle while others are not. Idle is called at barriers; a row or a watermark of
+// the input ends it.
+type Idler interface {
+	Idle(port int, out Emitter) error
+}
+
 // Replayer is an operator that can put out again, from its state, all that it has put out since it began, consolidated. Replay is called between
 // a barrier and the first row behind it. plan.Node knows which operators can.
 type Replayer interface {
