@@ -227,6 +227,9 @@ func (c *Coordinator) Decline(job, id uint64, err error) {
 	c.box.post(evDecline{job: job, id: id, err: err})
 }
 
+// Dropping tells that the local files of a job's states will go: a publication goes on without what it has not read yet. Drop follows.
+func (c *Coordinator) Dropping(job uint64) { c.pub.dropping(job) }
+
 // Drop removes a job's state from checkpoints triggered from now on: it was dropped, or the catalog does not know it.
 func (c *Coordinator) Drop(job uint64) { c.box.post(evDrop{job}) }
 

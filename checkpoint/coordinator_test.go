@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"context"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/state"
 	"github.com/streamdb/streamdb/storage/object"
 	"github.com/streamdb/streamdb/storage/object/objecttest"
 )
@@ -214,6 +216,36 @@ func TestASlowJobIsPublishedWithItsInputs(t *testing.T) {
 		require.Equal(t, "1: 2/2, 2: 2/2", durable(t, store))
 		require.NoError(t, r.end())
 	})
+}
+
+// The files of a job that is dropped may be gone when its state is published: the others are published all the same.
+func TestFilesOfADroppedJob(t *testing.T) {
+	for _, size := range []int{10, packFileBytes + 1} {
+		bubble(t, func(t *testing.T) {
+			store := object.NewMemory("")
+			stays, goes := job(1), job(2)
+			goes.set(func(j *scripted, b Barrier) error {
+				s := j.next(b.Checkpoint)
+				s.State.Deltas = []state.Handle{fileHandle(t, t.TempDir(), "full-1.sst", make([]byte, size))}
+				require.NoError(t, os.Remove(s.State.Deltas[0].Path))
+				j.c.Acknowledge(s)
+				return nil
+			})
+			r := newRig(t, manual(), store, nil, stays, goes).run()
+			_, err := r.checkpoint()
+			require.ErrorContains(t, err, "no such file")
+			r.c.Dropping(2)
+			_, err = r.checkpoint()
+			require.NoError(t, err)
+			require.Equal(t, "1: 2/2", durable(t, store))
+			r.c.Drop(2)
+			_, err = r.checkpoint(1)
+			require.NoError(t, err)
+			require.Equal(t, "1: 3/3", durable(t, store))
+			require.NoError(t, r.end())
+			requireTidy(t, store)
+		})
+	}
 }
 
 func TestAReaderIsNeverPublishedBeforeItsInput(t *testing.T) {

@@ -52,6 +52,9 @@ type publisher struct {
 
 	garbageMu sync.Mutex
 	garbage   []string
+
+	goneMu sync.Mutex
+	gone   map[uint64]bool // jobs whose local files may go at any time
 }
 
 type fileKey struct {
@@ -69,7 +72,7 @@ type published struct {
 func newPublisher(store object.Store, holder string, log zerolog.Logger, failpoints *failpoint.Set) *publisher {
 	return &publisher{
 		store: store, holder: holder, log: log, failpoints: failpoints,
-		lock: make(chan struct{}, 1), uploaded: map[fileKey]ref{}, attempted: map[string]uint64{},
+		lock: make(chan struct{}, 1), uploaded: map[fileKey]ref{}, attempted: map[string]uint64{}, gone: map[uint64]bool{},
 	}
 }
 
@@ -117,8 +120,8 @@ func (p *publisher) publish(ctx context.Context, b *batch) (*published, error) {
 	if err := p.hit("checkpoint/before-upload"); err != nil {
 		return nil, err
 	}
-	u := &upload{p: p, seq: seq, batch: b, manifest: p.merge(b, seq), bytes: map[uint64]int64{}}
-	if err := u.run(ctx); err != nil {
+	u, err := p.upload(ctx, b, seq)
+	if err != nil {
 		return nil, err
 	}
 	if err := p.hit("checkpoint/after-upload"); err != nil {
@@ -144,9 +147,40 @@ func (p *publisher) publish(ctx context.Context, b *batch) (*published, error) {
 	p.cur.Store(u.manifest)
 	p.objects[at.Object] = u.manifest.objects()
 	p.discard()
+	p.goneMu.Lock()
+	for _, job := range b.drop {
+		delete(p.gone, job)
+	}
+	p.goneMu.Unlock()
 	res := &published{manifest: u.manifest, uploaded: u.bytes}
 	res.silent = p.hit("checkpoint/after-head") != nil // durable all the same
 	return res, nil
+}
+
+// dropping tells that the local files of a job may go at any time.
+func (p *publisher) dropping(job uint64) {
+	p.goneMu.Lock()
+	defer p.goneMu.Unlock()
+	p.gone[job] = true
+}
+
+// upload stores what b needs, without the states of jobs that are dropped meanwhile when it fails with them.
+func (p *publisher) upload(ctx context.Context, b *batch, seq uint64) (*upload, error) {
+	rest := *b
+	for {
+		u := &upload{p: p, seq: seq, batch: &rest, manifest: p.merge(&rest, seq), bytes: map[uint64]int64{}}
+		err := u.run(ctx)
+		if err == nil {
+			return u, nil
+		}
+		n := len(rest.changed)
+		p.goneMu.Lock()
+		rest.changed = slices.DeleteFunc(slices.Clone(rest.changed), func(s *JobState) bool { return p.gone[s.Job] })
+		p.goneMu.Unlock()
+		if len(rest.changed) == n || ctx.Err() != nil {
+			return nil, err
+		}
+	}
 }
 
 // merge makes the next manifest: the newest one with b's changes. References of changed jobs are still to be filled in.

@@ -82,10 +82,9 @@ func (s *Server) RunBench(ctx context.Context, o BenchOptions) (res BenchResult,
 	}
 	defer func() {
 		res.Checkpoints = s.completedCheckpoints() - before
-		if derr := s.engine.DropJob(id); err == nil {
+		if derr := s.closeJob(id); err == nil {
 			err = derr
 		}
-		s.coord.Drop(id)
 	}()
 	began := time.Now()
 	j.Start()

@@ -189,6 +189,7 @@ func (d *dispatch) dropObjects(objs []*catalog.Object) error {
 
 // closeJob ends a job whose view is no more, or has another one.
 func (s *Server) closeJob(id uint64) error {
+	s.coord.Dropping(id)
 	err := s.engine.DropJob(id)
 	s.coord.Drop(id)
 	return err
