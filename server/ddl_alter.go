@@ -659,7 +659,7 @@ func (a *alteration) constraint(x *sql.AlterAction) error {
 		return a.dropPrimaryKey(x)
 	}
 	if x.Kind == sql.AlterDropConstraint {
-		if found, err := a.d.dropConstraintIndex(a.o, x.Name.Name); found || err != nil {
+		if found, err := a.d.dropConstraintIndex(a.o, x.Name.Name, x.Cascade); found || err != nil {
 			return err
 		}
 	}

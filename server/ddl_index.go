@@ -594,12 +594,12 @@ func (d *dispatch) promoteIndex(o *catalog.Object, tc *sql.TableConstraint) erro
 	return srv.engine.RenameIndex(context.WithoutCancel(d.ctx), o.ID, x.ID, c.Name)
 }
 
-// dropConstraintIndex drops the UNIQUE constraint or later primary key called name; found is false when there is none. The caller holds the
-// schema lock.
-func (d *dispatch) dropConstraintIndex(o *catalog.Object, name string) (found bool, err error) {
+// dropConstraintIndex drops the UNIQUE constraint or later primary key called name, with cascade also the views that look up by it; found is false when
+// there is none. The caller holds the schema lock.
+func (d *dispatch) dropConstraintIndex(o *catalog.Object, name string, cascade bool) (found bool, err error) {
 	for _, x := range d.ss.snapshot().IndexesOf(o.ID) {
 		if x.Index.Constraint && x.Name == name {
-			return true, d.dropObjects([]*catalog.Object{x})
+			return true, d.dropThings([]thing{{o: x}}, cascade)
 		}
 	}
 	return false, nil

@@ -78,6 +78,11 @@ func (d *dispatch) nameOf(t *thing) string {
 	case thingCheck:
 		return "constraint " + sql.QuoteIdent(t.o.Checks[t.at].Name) + " on " + d.describe(t.o)
 	}
+	if t.o.Kind == catalog.Index && t.o.Index.Constraint {
+		if table, ok := d.ss.snapshot().Get(t.o.Index.Table); ok {
+			return "constraint " + sql.QuoteIdent(t.o.Name) + " on " + d.describe(table)
+		}
+	}
 	return d.describe(t.o)
 }
 
@@ -225,6 +230,11 @@ func (g *dependency) dependents(t *thing) []*dependent {
 			add(thing{o: v}, false)
 		}
 		a := &alteration{d: g.d, old: t.o, o: t.o}
+		for _, x := range g.snap.IndexesOf(t.o.ID) {
+			if a.indexDepends(x, t.at) {
+				add(thing{o: x}, true)
+			}
+		}
 		for i := range t.o.Columns {
 			if c := &t.o.Columns[i]; i != t.at && c.Generated != "" && a.names(c.Generated, t.at) {
 				add(thing{kind: thingColumn, o: t.o, at: i}, false)

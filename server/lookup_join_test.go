@@ -62,7 +62,36 @@ func TestLookupJoinByIndex(t *testing.T) {
 	s.fails("SELECT * FROM v", "42P01", `relation "v" does not exist`)
 	s.must("ALTER TABLE dim ADD CONSTRAINT u UNIQUE (k, name)", "CREATE MATERIALIZED VIEW v AS SELECT f.id, d.name FROM facts f JOIN dim d ON f.k = d.k")
 	require.Contains(t, strings.Join(s.rows("EXPLAIN MATERIALIZED VIEW v"), "\n"), "Lookup by Index u and Changes of dim d")
-	s.fails("ALTER TABLE dim DROP CONSTRAINT u", "2BP01", "")
+	e = s.fails("ALTER TABLE dim DROP CONSTRAINT u", "2BP01", "cannot drop constraint u on table dim because other objects depend on it")
+	require.Equal(t, "materialized view v depends on constraint u on table dim", e.Detail)
+	require.Equal(t, "Use DROP ... CASCADE to drop the dependent objects too.", e.Hint)
 	s.must("ALTER TABLE dim RENAME CONSTRAINT u TO w")
 	require.Contains(t, strings.Join(s.rows("EXPLAIN MATERIALIZED VIEW v"), "\n"), "Lookup by Index w and Changes of dim d")
+}
+
+// TestLookupJoinCascade: what a view looks up by takes the view with it when it is dropped with CASCADE, whichever statement drops it.
+func TestLookupJoinCascade(t *testing.T) {
+	for _, x := range []struct{ name, make, drop, on string }{
+		{"index", "CREATE INDEX x ON d (k) INCLUDE (extra)", "DROP INDEX x", "index x"},
+		{"unique constraint", "ALTER TABLE d ADD CONSTRAINT x UNIQUE (k)", "ALTER TABLE d DROP CONSTRAINT x", "constraint x on table d"},
+		{"primary key", "ALTER TABLE d ADD CONSTRAINT x PRIMARY KEY (k)", "ALTER TABLE d DROP CONSTRAINT x", "constraint x on table d"},
+		{"included column", "CREATE INDEX x ON d (k) INCLUDE (extra)", "ALTER TABLE d DROP COLUMN extra", "index x"},
+		{"later key column", "CREATE INDEX x ON d (k, extra)", "ALTER TABLE d DROP COLUMN extra", "index x"},
+		{"type of a key column", "CREATE INDEX x ON d (k, mood)", "DROP TYPE mood", "index x"},
+		{"key column", "CREATE INDEX x ON d (k)", "ALTER TABLE d DROP COLUMN k", "column k of table d"},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			s := open(t).connect()
+			s.must("CREATE TYPE mood AS ENUM ('sad', 'ok')", "CREATE TABLE d (k int, name text, extra int, mood mood)", x.make, "CREATE TABLE s (id int PRIMARY KEY, k int)",
+				"INSERT INTO d VALUES (1, 'a', 1, 'ok'), (2, 'b', 1, 'sad')", "INSERT INTO s VALUES (1, 1), (2, 3)", "SET lookup_join_rows = 0",
+				"CREATE MATERIALIZED VIEW v AS SELECT s.id, d.name FROM s JOIN d ON s.k = d.k")
+			require.Contains(t, strings.Join(s.rows("EXPLAIN MATERIALIZED VIEW v"), "\n"), "Lookup by Index x")
+			e := s.fails(x.drop, "2BP01", "")
+			require.Contains(t, e.Detail, "materialized view v depends on "+x.on)
+			s.must(x.drop + " CASCADE")
+			s.fails("SELECT * FROM v", "42P01", `relation "v" does not exist`)
+			s.must("INSERT INTO s VALUES (3, 2)", "FLUSH")
+			require.Equal(t, "2", s.row("SELECT count(*) FROM d"))
+		})
+	}
 }
