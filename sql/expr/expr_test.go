@@ -73,3 +73,16 @@ func TestString(t *testing.T) {
 	c := &Expr{Kind: Case, Type: types.Text, Args: []*Expr{cmp, s, Literal(types.Datum{Type: types.Text, Str: "o'k"})}}
 	require.Equal(t, "CASE WHEN (($col0 + 5) >= 5) THEN $col1 ELSE 'o''k'::text END", String(c, nil))
 }
+
+// BenchmarkStoreLongExpression stores a sum of 2,000 terms, which is as many levels deep: time must grow with its length alone.
+func BenchmarkStoreLongExpression(b *testing.B) {
+	e := expr.Col(0, types.Int4)
+	for range 2000 {
+		e = &expr.Expr{Kind: expr.Call, Type: types.Int4, Func: "int4pl(int4,int4)", Args: []*expr.Expr{e, expr.Col(0, types.Int4)}}
+	}
+	for b.Loop() {
+		if _, err := json.Marshal(e); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

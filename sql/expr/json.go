@@ -20,7 +20,7 @@ type storedExpr struct {
 	Text *string   `json:"v,omitempty"`
 	Raw  *string   `json:"b,omitempty"` // base64 of the storage form, for values whose text is not exact
 	Func string    `json:"f,omitempty"`
-	Args []*Expr   `json:"a,omitempty"`
+	Args []*storedExpr   `json:"a,omitempty"`
 
 	Names []string     `json:"n,omitempty"`
 	Cols  []storedType `json:"cs,omitempty"`
@@ -37,8 +37,17 @@ func datumText(d types.Datum) string {
 }
 
 // MarshalJSON writes the exact form of e that stored plans hold: types as OID, modifier and name (for readers), values as text.
-func (e *Expr) MarshalJSON() ([]byte, error) {
-	s := storedExpr{Kind: e.Kind, Type: e.Type.String(), OID: e.Type.OID, Col: e.Col, Func: e.Func, Args: e.Args, Names: e.Names}
+func (e *Expr) MarshalJSON() ([]byte, error) { return json.Marshal(storedOf(e)) }
+
+// storedOf converts a whole tree: encoding/json looks again through what a MarshalJSON returns, at every level.
+func storedOf(e *Expr) *storedExpr {
+	if e == nil {
+		return nil
+	}
+	s := &storedExpr{Kind: e.Kind, Type: e.Type.String(), OID: e.Type.OID, Col: e.Col, Func: e.Func, Names: e.Names}
+	for _, a := range e.Args {
+		s.Args = append(s.Args, storedOf(a))
+	}
 	for _, t := range e.Cols {
 		s.Cols = append(s.Cols, storedType(t))
 	}
@@ -66,7 +75,7 @@ func (e *Expr) MarshalJSON() ([]byte, error) {
 			s.Raw = &raw
 		}
 	}
-	return json.Marshal(s)
+	return s
 }
 
 // UnmarshalJSON reads what MarshalJSON wrote.
@@ -75,7 +84,23 @@ func (e *Expr) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &s); err != nil {
 		return pgerr.Wrap(pgerr.DataCorrupted, err, "read stored expression")
 	}
-	*e = Expr{Kind: s.Kind, Type: types.T(s.OID), Col: s.Col, Func: s.Func, Args: s.Args, Names: s.Names, Pos: -1}
+	return s.expr(e)
+}
+
+// expr sets e to what is stored.
+func (s *storedExpr) expr(e *Expr) error {
+	*e = Expr{Kind: s.Kind, Type: types.T(s.OID), Col: s.Col, Func: s.Func, Names: s.Names, Pos: -1}
+	for _, a := range s.Args {
+		if a == nil {
+			e.Args = append(e.Args, nil)
+			continue
+		}
+		x := &Expr{}
+		if err := a.expr(x); err != nil {
+			return err
+		}
+		e.Args = append(e.Args, x)
+	}
 	for _, t := range s.Cols {
 		e.Cols = append(e.Cols, types.Type(t))
 	}
