@@ -76,9 +76,9 @@ func TestString(t *testing.T) {
 
 // BenchmarkStoreLongExpression stores a sum of 2,000 terms, which is as many levels deep: time must grow with its length alone.
 func BenchmarkStoreLongExpression(b *testing.B) {
-	e := expr.Col(0, types.Int4)
+	e := Col(0, types.Int4)
 	for range 2000 {
-		e = &expr.Expr{Kind: expr.Call, Type: types.Int4, Func: "int4pl(int4,int4)", Args: []*expr.Expr{e, expr.Col(0, types.Int4)}}
+		e = &Expr{Kind: Call, Type: types.Int4, Func: "int4pl(int4,int4)", Args: []*Expr{e, Col(0, types.Int4)}}
 	}
 	for b.Loop() {
 		if _, err := json.Marshal(e); err != nil {
