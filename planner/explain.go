@@ -543,7 +543,30 @@ func (x *explainer) agg(n, in *plan.Node, state func(string) string) (string, []
 	if a.TTL > 0 {
 		expire = "Expire: groups, after " + micros(a.TTL) + " without a change"
 	}
-	return title, []string{labelled("Group By", x.columnList(in, a.GroupBy)), labelled("Calls", x.callList(in, a.Calls)), closing, expire, state(keeps)}
+	return title, []string{labelled("Group By", x.columnList(in, a.GroupBy)), labelled("Calls", x.wholeCalls(in, a.Calls)), closing, expire, state(keeps)}
+}
+
+// wholeCalls names the calls of an aggregation of in's rows as the query has them: over the rows that a partial aggregation has added up.
+func (x *explainer) wholeCalls(in *plan.Node, of []plan.AggCall) string {
+	if in.Kind == plan.KindExchange {
+		if i := slices.IndexFunc(x.plan.Fragments, func(f *plan.Fragment) bool { return f.ID == in.Exchange.From }); i >= 0 {
+			in = x.plan.Fragments[i].Root
+		}
+	}
+	p := in.PartialAgg
+	if p == nil || p.Consolidate {
+		return x.callList(in, of)
+	}
+	whole := make([]plan.AggCall, 0, len(of))
+	for _, c := range of {
+		at := c.Count
+		if len(c.Args) > 0 {
+			at = &c.Args[0]
+		}
+		part := p.Calls[*at-len(p.GroupBy)]
+		whole = append(whole, plan.AggCall{Func: c.Func, Args: part.Args, Filter: part.Filter})
+	}
+	return x.callList(in.Inputs[0], whole)
 }
 
 // callList names the calls of an aggregation of in's rows.
