@@ -11,7 +11,7 @@
 //	statement ok                     the statement succeeds
 //	statement count N                it succeeds and touches N rows
 //	statement error [22012|REGEXP]   it fails, with that SQLSTATE or a message that matches
-//	query TYPES [nosort|rowsort|valuesort] [LABEL]
+//	query TYPES [nosort|rowsort|valuesort [LABEL]]
 //	query error [22012|REGEXP]
 //	----                             the expected rows follow, one per line, values separated by blanks
 //

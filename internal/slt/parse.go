@@ -284,19 +284,24 @@ func (p *parser) query(at int, line string, words []string) error {
 		if i := strings.IndexFunc(r.types, func(c rune) bool { return !strings.ContainsRune("IRBT", c) }); i >= 0 {
 			return p.errorf(at, "type %q is none of I, R, B, T", r.types[i:i+1])
 		}
-		for _, w := range words[2:] {
-			switch w {
-			case "nosort":
-			case "rowsort":
-				r.sort = rowSort
-			case "valuesort":
-				r.sort = valueSort
-			default:
-				if r.label != "" {
-					return p.errorf(at, "unexpected %q", w)
-				}
-				r.label = w
-			}
+		mode := "nosort"
+		if len(words) > 2 {
+			mode = words[2]
+		}
+		switch mode {
+		case "nosort":
+		case "rowsort":
+			r.sort = rowSort
+		case "valuesort":
+			r.sort = valueSort
+		default:
+			return p.errorf(at, "sort mode %q is none of nosort, rowsort, valuesort", mode)
+		}
+		if len(words) > 3 {
+			r.label = words[3]
+		}
+		if len(words) > 4 {
+			return p.errorf(at, "unexpected %q after the label", words[4])
 		}
 	}
 	if err := p.sql(r, "query without SQL"); err != nil {

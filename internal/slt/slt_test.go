@@ -106,6 +106,17 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
+func TestParseRefusesSortModes(t *testing.T) {
+	for words, message := range map[string]string{
+		"query T nosuchsort":        `:1: sort mode "nosuchsort" is none of nosort, rowsort, valuesort`,
+		"query T label rowsort":     `:1: sort mode "label" is none of nosort, rowsort, valuesort`,
+		"query T rowsort label too": `:1: unexpected "too" after the label`,
+	} {
+		_, err := parseText(t, words+"\nSELECT 1\n----\n1\n")
+		require.ErrorContains(t, err, message, words)
+	}
+}
+
 func TestInclude(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "in.slt"), []byte("statement ok\nSELECT 2\n"), 0o600))
