@@ -109,6 +109,16 @@ func (b *binder) noRelation(schema, name string, pos int) error {
 	return pgerr.Newf(pgerr.UndefinedTable, "relation \"%s\" does not exist", name).At(pos)
 }
 
+// materializedIn returns a materialized view that a query reads, nil when there is none.
+func materializedIn(n *node) (v *Relation) {
+	n.walk(func(m *node) {
+		if m.op == opScan && m.rel != nil && m.rel.Kind == MaterializedView {
+			v = m.rel
+		}
+	})
+	return v
+}
+
 func (b *binder) depend(id uint64) {
 	if b.direct != 0 && len(b.frames) > max(b.direct, 0) {
 		return

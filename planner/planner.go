@@ -79,8 +79,11 @@ func (b *binder) plan(r *bound) (*Planned, error) {
 	final := ph.final && out.app
 	out = ph.root(out, r.cols)
 	if b.o.EmitOnClose && ph.onClose == 0 && !final {
-		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "EMIT ON WINDOW CLOSE needs windows, or an order, by a column with a watermark").
-			WithHint("Group or partition by the window columns of TUMBLE, HOP, CUMULATE or SESSION, or write ORDER BY column, and declare WATERMARK FOR column AS .. on the source.")
+		e := pgerr.Newf(pgerr.FeatureNotSupported, "EMIT ON WINDOW CLOSE needs windows, or an order, by a column with a watermark")
+		if v := materializedIn(n); v != nil {
+			return nil, e.WithHint("Watermarks do not pass through materialized views, such as %q: read its source, or a view (CREATE VIEW) in its place.", v.Name)
+		}
+		return nil, e.WithHint("Group or partition by the window columns of TUMBLE, HOP, CUMULATE or SESSION, or write ORDER BY column, and declare WATERMARK FOR column AS .. on the source.")
 	}
 	pl := &plan.Plan{
 		Version: plan.FormatVersion, Schema: out.n.Schema, Visible: len(r.cols), Key: out.n.Key, Inputs: ph.inputs, Indexes: ph.indexes,
