@@ -1,9 +1,15 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"strings"
 
 	"github.com/streamdb/streamdb/checkpoint"
+	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/storage/object"
 )
 
@@ -14,13 +20,29 @@ type checkpointCmd struct {
 	GC      checkpointGC      `cmd:"" name:"gc" help:"Delete what no checkpoint needs. No server may run on it."`
 }
 
+// openStore opens the store of checkpoints. A folder must be there: opening it would make it.
+func openStore(a *app, rawURL string) (object.Store, error) {
+	scheme, folder, ok := strings.Cut(rawURL, "://")
+	if !ok {
+		folder = rawURL
+	} else if unescaped, err := url.PathUnescape(folder); err == nil {
+		folder = unescaped
+	}
+	if local := !ok || scheme == "file"; local && folder != "" {
+		if _, err := os.Stat(folder); errors.Is(err, fs.ErrNotExist) {
+			return nil, pgerr.Newf(pgerr.UndefinedFile, "folder %q does not exist", folder).WithHint("Give what the server has as --checkpoint-dir; by default that is a folder in the data directory.")
+		}
+	}
+	return object.Open(a.ctx, rawURL)
+}
+
 type checkpointList struct {
 	URL string `arg:"" help:"file:///dir or s3://bucket/prefix?…"`
 }
 
 // Run lists checkpoints.
 func (c *checkpointList) Run(a *app) error {
-	s, err := object.Open(a.ctx, c.URL)
+	s, err := openStore(a, c.URL)
 	if err != nil {
 		return err
 	}
@@ -34,7 +56,7 @@ type checkpointInspect struct {
 
 // Run shows one checkpoint.
 func (c *checkpointInspect) Run(a *app) error {
-	s, err := object.Open(a.ctx, c.URL)
+	s, err := openStore(a, c.URL)
 	if err != nil {
 		return err
 	}
@@ -47,7 +69,7 @@ type checkpointVerify struct {
 
 // Run verifies all checkpoints.
 func (c *checkpointVerify) Run(a *app) error {
-	s, err := object.Open(a.ctx, c.URL)
+	s, err := openStore(a, c.URL)
 	if err != nil {
 		return err
 	}
@@ -69,7 +91,7 @@ type checkpointGC struct {
 
 // Run collects garbage.
 func (c *checkpointGC) Run(a *app) error {
-	s, err := object.Open(a.ctx, c.URL)
+	s, err := openStore(a, c.URL)
 	if err != nil {
 		return err
 	}

@@ -59,9 +59,7 @@ func demoTables() []struct{ title, query string } {
 // listenOr listens on the wanted address; without one on def, or on any free port when that is taken.
 func listenOr(wanted, def string) (l net.Listener, moved bool, err error) {
 	if wanted != "" {
-		if l, err = net.Listen("tcp", wanted); errors.Is(err, syscall.EADDRINUSE) {
-			err = fmt.Errorf("%s is taken by another program: give another address with --listen or --http", wanted)
-		}
+		l, err = listenOn(wanted, "--listen or --http")
 		return l, false, err
 	}
 	if l, err = net.Listen("tcp", def); !errors.Is(err, syscall.EADDRINUSE) {

@@ -157,6 +157,15 @@ func limitHeap(memory int64) {
 	}
 }
 
+// listenOn listens on the address that a flag gives.
+func listenOn(address, flag string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, pgerr.Newf(pgerr.ObjectInUse, "address %s is already in use", address).WithHint("Stop the program that listens there, or give another address with %s.", flag)
+	}
+	return l, err
+}
+
 // Run is `streamdb serve`.
 func (c *serveCmd) Run(a *app) error {
 	began := time.Now()
@@ -169,14 +178,14 @@ func (c *serveCmd) Run(a *app) error {
 		return err
 	}
 	limitHeap(int64(c.Memory))
-	l, err := net.Listen("tcp", c.Listen)
+	l, err := listenOn(c.Listen, "--listen")
 	if err != nil {
-		return fmt.Errorf("listen: %w", err)
+		return err
 	}
 	var hl net.Listener
 	if c.HTTP != "" {
-		if hl, err = net.Listen("tcp", c.HTTP); err != nil {
-			return errors.Join(fmt.Errorf("listen for HTTP: %w", err), l.Close())
+		if hl, err = listenOn(c.HTTP, "--http"); err != nil {
+			return errors.Join(err, l.Close())
 		}
 	}
 	db, err := streamdb.Open(a.ctx, options)
