@@ -107,9 +107,9 @@ func (p *parser) directive(line string, words []string) error {
 	case "halt":
 		return nil
 	case "statement":
-		return p.statement(at, line, words)
+		p.orMalformed(at, p.statement(at, line, words))
 	case "query":
-		return p.query(at, line, words)
+		p.orMalformed(at, p.query(at, line, words))
 	case "flush":
 		p.add(&record{line: at + 1, kind: kindFlush})
 	case "checkpoint":
@@ -189,6 +189,17 @@ func (p *parser) add(r *record) {
 	r.rewritable = p.loops == 0 && p.depth == 0
 	p.out = append(p.out, r)
 	p.conn, p.conditions = "", nil
+}
+
+// orMalformed makes what is wrong with a statement or query a record that fails, so that the others of the file run.
+func (p *parser) orMalformed(at int, err error) {
+	if err == nil {
+		return
+	}
+	for p.at < len(p.lines) && strings.TrimSpace(p.lines[p.at]) != "" {
+		p.at++
+	}
+	p.add(&record{line: at + 1, kind: kindMalformed, sql: p.lines[at], problem: "  " + err.Error() + "\n"})
 }
 
 // text reads the lines of SQL up to an empty line, or to ----, which it leaves.

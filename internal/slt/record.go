@@ -12,6 +12,7 @@ const (
 	kindHashThreshold
 	kindAppend
 	kindWait
+	kindMalformed
 )
 
 type sortMode uint8
@@ -41,6 +42,7 @@ type record struct {
 	want      []string
 	number    int    // hash threshold
 	name      string // of let; path of append
+	problem   string // of a malformed record
 
 	// Lines of the expected rows, from 0; last is exclusive. Only of records that stand once in the file itself.
 	first, last int

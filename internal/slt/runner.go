@@ -278,6 +278,8 @@ func (r *run) step(ctx context.Context, at int, rec *record) error {
 		err = r.append(rec)
 	case kindWait:
 		problem = r.wait(limited, s, rec)
+	case kindMalformed:
+		problem = rec.problem
 	case kindHashThreshold:
 		r.threshold = rec.number
 	}
