@@ -36,7 +36,7 @@ func (d *dispatch) change(st sql.Statement) error {
 	ss := d.ss
 	p := d.pre
 	if p == nil || p.change == nil {
-		p = &prepared{stmt: st}
+		p = &prepared{stmt: st, open: true}
 		if err := ss.plan(p); err != nil {
 			return err
 		}

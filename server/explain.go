@@ -176,7 +176,7 @@ func (d *dispatch) explained(st *sql.Explain) (*prepared, error) {
 		}
 		return p, nil
 	case *sql.Query, *sql.Insert, *sql.Update, *sql.Delete, *sql.Merge:
-		p := &prepared{stmt: t}
+		p := &prepared{stmt: t, open: true}
 		for _, a := range d.args {
 			p.declared = append(p.declared, a.Type)
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -88,6 +89,31 @@ func TestStatementsBesideASchemaChange(t *testing.T) {
 	}
 	require.Equal(t, "100|9050", a.row("SELECT count(*), sum(v) FROM t"))
 	require.Equal(t, "1000", a.row("SELECT count(*) FROM log"))
+}
+
+// A statement that nobody prepared has the columns that its table has when it runs.
+func TestColumnsChangeBeforeAStatementRuns(t *testing.T) {
+	const waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+	for name, c := range map[string]struct{ statement, want string }{
+		"insert": {"INSERT INTO t (k, v) VALUES (2, 2) RETURNING *", "2|2.0|7"},
+		"update": {"UPDATE t SET k = 3 RETURNING *", "3|1.0|7"},
+		"delete": {"DELETE FROM t RETURNING *", "1|1.0|7"},
+		"with":   {"WITH x AS (UPDATE t SET k = 3 RETURNING *) SELECT * FROM x", "3|1.0|7"},
+		"both":   {"WITH x AS (DELETE FROM t RETURNING v) INSERT INTO t (k, v) SELECT 4, v FROM x RETURNING *", "4|1.0|7"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := open(t)
+			a, b, watch := d.connect(), d.connect(), d.connect()
+			a.must("CREATE TABLE t (k int, v int)", "INSERT INTO t VALUES (1, 1)", "BEGIN", "ALTER TABLE t ALTER v TYPE numeric(5,1), ADD COLUMN w int DEFAULT 7, ADD CHECK (v > 0)")
+			var got string
+			var wg sync.WaitGroup
+			wg.Go(func() { got = b.row(c.statement) })
+			require.Eventually(t, func() bool { return watch.row(waiting) != "0" }, 10*time.Second, time.Millisecond)
+			a.must("COMMIT")
+			wg.Wait()
+			require.Equal(t, c.want, got)
+		})
+	}
 }
 
 // So many rows that the commit takes them from a file wait too.

@@ -32,6 +32,7 @@ type prepared struct {
 	declared []types.Type // given parameter types
 	params   []types.Type
 	columns  types.Schema // nil: returns no rows
+	open     bool         // nobody was told the columns: another plan may have others
 	origins  []planner.Origin
 
 	query  *planner.Planned       // of a query
@@ -171,7 +172,7 @@ func (ss *session) plan(p *prepared) error {
 	if len(params) > maxParams {
 		return pgerr.Newf(pgerr.TooManyArguments, "a statement may have %d parameters", maxParams)
 	}
-	if p.snap != nil && !slices.EqualFunc(columns, p.columns, func(a, b types.Column) bool { return a.Type == b.Type && a.Name == b.Name }) {
+	if p.snap != nil && !p.open && !slices.EqualFunc(columns, p.columns, func(a, b types.Column) bool { return a.Type == b.Type && a.Name == b.Name }) {
 		return pgerr.Newf(pgerr.FeatureNotSupported, "cached plan must not change result type")
 	}
 	p.columns, p.origins, p.params, p.snap, p.path, p.role, p.passed = columns, origins, params, snap, path, ss.role(), false

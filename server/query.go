@@ -36,7 +36,7 @@ func (d *dispatch) query(st *sql.Query) error {
 	}
 	p := d.pre
 	if p == nil || p.query == nil {
-		p = &prepared{stmt: st}
+		p = &prepared{stmt: st, open: true}
 		if err := d.ss.plan(p); err != nil {
 			return err
 		}
