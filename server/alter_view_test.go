@@ -44,3 +44,15 @@ func TestAlterViewOptions(t *testing.T) {
 	s.fails("ALTER MATERIALIZED VIEW m SET (speed = 2)", "22023", `unrecognized parameter "speed"`)
 	s.fails("ALTER MATERIALIZED VIEW m SET (parallelism = 1000)", "22023", "")
 }
+
+// The NOTICE of what a replacement keeps names aggregations behind an exchange, whole and added up in parts.
+func TestReplacedViewKeepsSpreadAggregations(t *testing.T) {
+	d := open(t)
+	a := d.connect()
+	a.must("CREATE TABLE t (k int PRIMARY KEY, g int, v int)", "INSERT INTO t SELECT i, i % 3, i FROM generate_series(1, 30) AS i")
+	for i, query := range []string{"SELECT sum(v) AS s, count(*) AS n FROM t", "SELECT g AS s, max(v) AS n FROM t GROUP BY g", "SELECT g AS s, count(DISTINCT v) AS n FROM t GROUP BY g"} {
+		view := fmt.Sprintf("m%d", i)
+		a.must("CREATE MATERIALIZED VIEW "+view+" WITH (parallelism = 2) AS "+query, "FLUSH", "ALTER MATERIALIZED VIEW "+view+" AS SELECT s, n, 1 AS one FROM ("+query+") AS q")
+		require.Equal(t, a.row("SELECT count(*), sum(n) FROM ("+query+") AS q"), a.row("SELECT count(*), sum(n) FROM "+view))
+	}
+}
