@@ -282,9 +282,9 @@ func labelled(label, text string) string {
 	return label + ": " + text
 }
 
-// OperatorTitle is what EXPLAIN calls an operator of a job.
-func OperatorTitle(n *plan.Node) string {
-	title, _ := (&explainer{job: true}).describe(n)
+// OperatorTitle is what EXPLAIN calls an operator of a job's plan.
+func OperatorTitle(p *plan.Plan, n *plan.Node) string {
+	title, _ := (&explainer{plan: p, job: true}).describe(n)
 	return title
 }
 
@@ -548,7 +548,7 @@ func (x *explainer) agg(n, in *plan.Node, state func(string) string) (string, []
 
 // wholeCalls names the calls of an aggregation of in's rows as the query has them: over the rows that a partial aggregation has added up.
 func (x *explainer) wholeCalls(in *plan.Node, of []plan.AggCall) string {
-	if in.Kind == plan.KindExchange && x.plan != nil { // a title is told without the plan
+	if in.Kind == plan.KindExchange {
 		if i := slices.IndexFunc(x.plan.Fragments, func(f *plan.Fragment) bool { return f.ID == in.Exchange.From }); i >= 0 {
 			in = x.plan.Fragments[i].Root
 		}

@@ -39,7 +39,8 @@ type replacedPart struct {
 	now  *catalog.Object
 	was  uint64 // the job that it has now
 	kept *plan.Kept
-	anew []*plan.Node // what it has put out cannot be computed again, and is not kept
+	plan *plan.Plan
+	anew []*plan.Node // of plan: what it has put out cannot be computed again, and is not kept
 	job  *exec.Job
 }
 
@@ -53,8 +54,9 @@ func (d *dispatch) replaceView(st *sql.CreateMaterializedView, old *catalog.Obje
 		return err
 	}
 	r := &replacement{d: d, st: st, view: old.ID, query: old.Query}
+	done := false
 	defer func() {
-		if err != nil {
+		if !done { // it may have panicked
 			err = errors.Join(err, r.drop(r.parts))
 		}
 	}()
@@ -82,6 +84,7 @@ func (d *dispatch) replaceView(st *sql.CreateMaterializedView, old *catalog.Obje
 	if err := r.swap(); err != nil {
 		return err
 	}
+	done = true
 	d.tell(r.notices)
 	return d.complete(tag)
 }
@@ -144,6 +147,7 @@ func (r *replacement) start(p *replacedPart, reads map[uint64]*exec.Relation) er
 	if p.job, err = srv.engine.CreateJob(*spec, nil); err != nil {
 		return err
 	}
+	r.parts = append(r.parts, p)
 	id := spec.ID
 	d.atRollback(func(context.Context) error { return srv.closeJob(id) })
 	if p.job.Adopts() {
@@ -168,7 +172,7 @@ func (r *replacement) tellKept(p *replacedPart, now *plan.Plan) error {
 			for n.Kind == plan.KindExchange {
 				n = roots[n.Exchange.From]
 			}
-			ops = append(ops, fmt.Sprintf("%s (operator %d)", planner.OperatorTitle(n), n.ID))
+			ops = append(ops, fmt.Sprintf("%s (operator %d)", planner.OperatorTitle(now, n), n.ID))
 		})
 	}
 	n := pgerr.Newf(pgerr.SuccessfulCompletion, "operators of %s %q that keep their state, with all below them: %s", p.now.Kind, p.now.Name, strings.Join(ops, ", "))
@@ -182,7 +186,7 @@ func (r *replacement) tellKept(p *replacedPart, now *plan.Plan) error {
 // warn says, before a part is filled, what will be missing from it or be different because it cannot be computed again.
 func (r *replacement) warn(p *replacedPart) error {
 	for _, n := range p.anew {
-		w := pgerr.Newf(pgerr.Warning, "what %s has put out for %s %q is not kept", planner.OperatorTitle(n), p.now.Kind, p.now.Name).
+		w := pgerr.Newf(pgerr.Warning, "what %s has put out for %s %q is not kept", planner.OperatorTitle(p.plan, n), p.now.Kind, p.now.Name).
 			WithDetail("It is computed anew from what is there now, without what has left since and with what came too late.")
 		if n.Kind == plan.KindSource {
 			w = pgerr.Newf(pgerr.Warning, "source %q is read again from where its options say that it begins, for %s %q", n.Source.Name, p.now.Kind, p.now.Name).
@@ -278,7 +282,7 @@ func (p *replacedPart) keep(old *catalog.Object, changed func(uint64) bool) erro
 		return pgerr.Wrap(pgerr.DataCorrupted, err, "stored plan of %q is malformed", old.Name)
 	}
 	p.kept = is.Keep(&was, changed)
-	p.anew = is.Anew(&was, p.kept)
+	p.plan, p.anew = &is, is.Anew(&was, p.kept)
 	data, err := json.Marshal(&is)
 	p.now.Plan = data
 	return err
