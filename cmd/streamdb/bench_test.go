@@ -133,7 +133,7 @@ func TestDemoPort(t *testing.T) {
 	require.NoError(t, err)
 	defer l.Close() //nolint:errcheck // the test is over
 	_, _, err = listenOr(l.Addr().String(), "")
-	require.ErrorContains(t, err, l.Addr().String()+" is taken")
+	require.ErrorContains(t, err, l.Addr().String()+" is already in use")
 	other, moved, err := listenOr("", l.Addr().String())
 	require.NoError(t, err)
 	require.True(t, moved)

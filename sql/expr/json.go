@@ -11,16 +11,16 @@ import (
 
 // storedExpr is the stored form of an Expr. Exactly one of Null, Text and Raw tells a constant's value.
 type storedExpr struct {
-	Kind Kind      `json:"k"`
-	Type string    `json:"t"`
-	OID  types.OID `json:"o"`
-	Mod  *int32    `json:"m,omitempty"`
-	Col  int       `json:"c,omitempty"`
-	Null bool      `json:"null,omitempty"`
-	Text *string   `json:"v,omitempty"`
-	Raw  *string   `json:"b,omitempty"` // base64 of the storage form, for values whose text is not exact
-	Func string    `json:"f,omitempty"`
-	Args []*storedExpr   `json:"a,omitempty"`
+	Kind Kind          `json:"k"`
+	Type string        `json:"t"`
+	OID  types.OID     `json:"o"`
+	Mod  *int32        `json:"m,omitempty"`
+	Col  int           `json:"c,omitempty"`
+	Null bool          `json:"null,omitempty"`
+	Text *string       `json:"v,omitempty"`
+	Raw  *string       `json:"b,omitempty"` // base64 of the storage form, for values whose text is not exact
+	Func string        `json:"f,omitempty"`
+	Args []*storedExpr `json:"a,omitempty"`
 
 	Names []string     `json:"n,omitempty"`
 	Cols  []storedType `json:"cs,omitempty"`
