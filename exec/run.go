@@ -560,11 +560,7 @@ func (r *run) changesOnly(n *plan.Node) bool {
 	case plan.KindScan:
 		return n.Scan.ChangesOnly
 	case plan.KindExchange:
-		for _, f := range r.job.Spec.Plan.Fragments {
-			if f.ID == n.Exchange.From {
-				return r.changesOnly(f.Root)
-			}
-		}
+		return r.changesOnly(r.job.Spec.Plan.Sender(n.Exchange))
 	}
 	return len(n.Inputs) == 1 && r.changesOnly(n.Inputs[0])
 }

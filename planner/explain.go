@@ -549,9 +549,7 @@ func (x *explainer) agg(n, in *plan.Node, state func(string) string) (string, []
 // wholeCalls names the calls of an aggregation of in's rows as the query has them: over the rows that a partial aggregation has added up.
 func (x *explainer) wholeCalls(in *plan.Node, of []plan.AggCall) string {
 	if in.Kind == plan.KindExchange {
-		if i := slices.IndexFunc(x.plan.Fragments, func(f *plan.Fragment) bool { return f.ID == in.Exchange.From }); i >= 0 {
-			in = x.plan.Fragments[i].Root
-		}
+		in = x.plan.Sender(in.Exchange)
 	}
 	p := in.PartialAgg
 	if p == nil || p.Consolidate {

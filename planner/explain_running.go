@@ -86,10 +86,8 @@ func (e *Explained) Dot() []string {
 	x.line(0, "digraph plan {")
 	x.line(1, "rankdir=BT;")
 	x.line(1, "node [shape=box, fontname=\"monospace\"];")
-	roots := map[int]*plan.Node{}
 	ids := map[*plan.Node]int{} // of nodes inside a recompute operator ids say nothing
 	for _, f := range p.Fragments {
-		roots[f.ID] = f.Root
 		each(f.Root, func(n *plan.Node) { ids[n] = len(ids) + 1 })
 	}
 	var between []string
@@ -135,7 +133,7 @@ func (e *Explained) Dot() []string {
 				if n.Exchange.Dist == plan.DistHash {
 					how += " by " + x.columnList(n, n.Exchange.Columns)
 				}
-				between = append(between, fmt.Sprintf("n%d -> n%d [label=%s, style=bold];", ids[roots[n.Exchange.From]], ids[n], dotString(how)))
+				between = append(between, fmt.Sprintf("n%d -> n%d [label=%s, style=bold];", ids[p.Sender(n.Exchange)], ids[n], dotString(how)))
 			}
 		})
 		x.line(1, "}")

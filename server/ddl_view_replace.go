@@ -151,32 +151,28 @@ func (r *replacement) start(p *replacedPart, reads map[uint64]*exec.Relation) er
 	id := spec.ID
 	d.atRollback(func(context.Context) error { return srv.closeJob(id) })
 	if p.job.Adopts() {
-		err = r.tellKept(p, spec.Plan)
+		err = r.tellKept(p)
 	}
 	p.job.Start()
 	return err
 }
 
 // tellKept says which operators of a part go on with their state.
-func (r *replacement) tellKept(p *replacedPart, now *plan.Plan) error {
-	roots := map[int]*plan.Node{}
-	for _, f := range now.Fragments {
-		roots[f.ID] = f.Root
-	}
+func (r *replacement) tellKept(p *replacedPart) error {
 	var ops []string
-	for _, f := range now.Fragments {
+	for _, f := range p.plan.Fragments {
 		f.Root.Walk(func(n *plan.Node) {
 			if !p.kept.Roots[n.ID] {
 				return
 			}
 			for n.Kind == plan.KindExchange {
-				n = roots[n.Exchange.From]
+				n = p.plan.Sender(n.Exchange)
 			}
-			ops = append(ops, fmt.Sprintf("%s (operator %d)", planner.OperatorTitle(now, n), n.ID))
+			ops = append(ops, fmt.Sprintf("%s (operator %d)", planner.OperatorTitle(p.plan, n), n.ID))
 		})
 	}
 	n := pgerr.Newf(pgerr.SuccessfulCompletion, "operators of %s %q that keep their state, with all below them: %s", p.now.Kind, p.now.Name, strings.Join(ops, ", "))
-	if again := now.Again(p.kept); len(again) > 0 {
+	if again := p.plan.Again(p.kept); len(again) > 0 {
 		n = n.WithDetail("Read again: %s.", strings.Join(again, ", "))
 	}
 	n.Severity = "NOTICE"

@@ -52,21 +52,11 @@ func TestEveryKindOfOperatorKeepsItsState(t *testing.T) {
 					"CREATE TABLE p (k int PRIMARY KEY, w int)", "INSERT INTO p SELECT i, i * 3 FROM generate_series(0, 9) i", "INSERT INTO u SELECT nullif(i % 11, 3), i * 7 % 90 FROM generate_series(0, 30) i",
 					"INSERT INTO t SELECT i, nullif(i % 12, 5), nullif(i % 97, 4), timestamp '2024-01-01' + i * interval '7 seconds' FROM generate_series(1, 300) i", "FLUSH",
 					"CREATE MATERIALIZED VIEW m "+with+"AS "+old)
-				stop, done := make(chan struct{}), make(chan struct{})
-				w := d.connect()
-				go func() {
-					defer close(done)
-					for i := 0; ; i++ {
-						select {
-						case <-stop:
-							return
-						default:
-							w.must(fmt.Sprintf("INSERT INTO t VALUES (%d, nullif(%d, 5), nullif(%d, 4), timestamp '2024-01-01' + %d * interval '5 seconds')", 2000+i, i%13, i%23, i),
-								fmt.Sprintf("DELETE FROM t WHERE id = %d", 10*i), fmt.Sprintf("UPDATE u SET k = nullif(%d, 3), w = %d WHERE w = %d", i%8, i%90, i*7%90),
-								fmt.Sprintf("UPDATE p SET w = %d WHERE k = %d", i, i%10))
-						}
-					}
-				}()
+				stop := d.writing(func(w *session, i int) {
+					w.must(fmt.Sprintf("INSERT INTO t VALUES (%d, nullif(%d, 5), nullif(%d, 4), timestamp '2024-01-01' + %d * interval '5 seconds')", 2000+i, i%13, i%23, i),
+						fmt.Sprintf("DELETE FROM t WHERE id = %d", 10*i), fmt.Sprintf("UPDATE u SET k = nullif(%d, 3), w = %d WHERE w = %d", i%8, i%90, i*7%90),
+						fmt.Sprintf("UPDATE p SET w = %d WHERE k = %d", i, i%10))
+				})
 				check := func(s *session, q string) {
 					t.Helper()
 					s.must("BEGIN")
@@ -90,8 +80,7 @@ func TestEveryKindOfOperatorKeepsItsState(t *testing.T) {
 					replace(old)
 					check(s, old)
 				}
-				close(stop)
-				<-done
+				stop()
 				check(s, old)
 				s.must("CHECKPOINT")
 				replace(next)

@@ -133,22 +133,13 @@ func TestTemporalJoinsKeepWhatTheyFound(t *testing.T) {
 				for i := range 30 {
 					s.must(fmt.Sprintf("INSERT INTO s VALUES (%d, %d)", i, i%9), fmt.Sprintf("UPDATE dim SET v = %d WHERE k = %d", 10+i, i%7))
 				}
-				stop, done := make(chan struct{}), make(chan struct{})
-				w := d.connect()
-				go func() {
-					defer close(done)
-					for i := 100; ; i++ {
-						select {
-						case <-stop:
-							return
-						default:
-							w.must(fmt.Sprintf("INSERT INTO s VALUES (%d, %d)", i, i%9), fmt.Sprintf("UPDATE dim SET v = %d WHERE k = %d", i, i%7))
-							if kind == "" {
-								w.must(fmt.Sprintf("DELETE FROM s WHERE id = %d", i-90))
-							}
-						}
+				stop := d.writing(func(w *session, i int) {
+					i += 100
+					w.must(fmt.Sprintf("INSERT INTO s VALUES (%d, %d)", i, i%9), fmt.Sprintf("UPDATE dim SET v = %d WHERE k = %d", i, i%7))
+					if kind == "" {
+						w.must(fmt.Sprintf("DELETE FROM s WHERE id = %d", i-90))
 					}
-				}()
+				})
 				check := func() {
 					t.Helper()
 					s := d.connect()
@@ -160,8 +151,7 @@ func TestTemporalJoinsKeepWhatTheyFound(t *testing.T) {
 				require.Contains(t, said, "keep their state")
 				require.NotContains(t, said, "WARNING")
 				check()
-				close(stop)
-				<-done
+				stop()
 				check()
 				d.crash()
 				check()

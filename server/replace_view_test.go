@@ -294,19 +294,9 @@ func keepState(t *testing.T, parallelism int) {
 	}
 	s.must(fmt.Sprint("SET parallelism = ", parallelism), "CREATE TABLE t (id int PRIMARY KEY, k int, v int)", "CREATE TABLE u (k int PRIMARY KEY, name text)",
 		"INSERT INTO u SELECT i, 'n' || i % 7 FROM generate_series(0, 9) i", "INSERT INTO t SELECT i, i % 12, i FROM generate_series(1, 1000) i", "CREATE MATERIALIZED VIEW m AS "+queries[0].query)
-	stop, done := make(chan struct{}), make(chan struct{})
-	w := d.connect()
-	go func() {
-		defer close(done)
-		for i := 0; ; i++ {
-			select {
-			case <-stop:
-				return
-			default:
-				w.must(fmt.Sprintf("INSERT INTO t VALUES (%d, %d, %d)", 2000+i, i%13, i), fmt.Sprintf("DELETE FROM t WHERE id = %d", 10*i), fmt.Sprintf("UPDATE u SET name = 'n' || %d WHERE k = %d", i%8, i%10))
-			}
-		}
-	}()
+	stop := d.writing(func(w *session, i int) {
+		w.must(fmt.Sprintf("INSERT INTO t VALUES (%d, %d, %d)", 2000+i, i%13, i), fmt.Sprintf("DELETE FROM t WHERE id = %d", 10*i), fmt.Sprintf("UPDATE u SET name = 'n' || %d WHERE k = %d", i%8, i%10))
+	})
 	check := func(s *session, q string) {
 		t.Helper()
 		s.must("BEGIN")
@@ -327,8 +317,7 @@ func keepState(t *testing.T, parallelism int) {
 		require.Equal(t, q.keeps == "", kept == "", "%s: %s", q.query, kept)
 		check(s, q.query)
 	}
-	close(stop)
-	<-done
+	stop()
 	check(s, queries[len(queries)-1].query)
 	// Nothing is read again of what only unchanged operators read.
 	s.must("ALTER MATERIALIZED VIEW m AS " + queries[0].query)
@@ -426,5 +415,26 @@ func TestReplacementOfAViewAndOfWhatItReads(t *testing.T) {
 			require.Equal(t, s.rows("SELECT k, -v * 10 FROM t UNION ALL SELECT k, v FROM t ORDER BY 1, 2"), s.rows("SELECT * FROM outside ORDER BY 1, 2"))
 			require.Equal(t, s.rows("SELECT count(*), sum(v) FROM outside"), s.rows("SELECT * FROM reader"))
 		})
+	}
+}
+
+// writing runs write, with a session of its own, again and again until stop, which waits for it.
+func (d *database) writing(write func(w *session, i int)) (stop func()) {
+	end, done := make(chan struct{}), make(chan struct{})
+	w := d.connect()
+	go func() {
+		defer close(done)
+		for i := 0; ; i++ {
+			select {
+			case <-end:
+				return
+			default:
+				write(w, i)
+			}
+		}
+	}()
+	return func() {
+		close(end)
+		<-done
 	}
 }

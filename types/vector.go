@@ -122,6 +122,24 @@ func (v *Vector) Reset() {
 	v.Bool, v.Int, v.Float, v.Str, v.Num, v.Ivl = v.Bool[:0], v.Int[:0], v.Float[:0], v.Str[:0], v.Num[:0], v.Ivl[:0]
 }
 
+// SetValue copies the value, not the validity, of row j of src, which is of the same kind, to row i.
+func (v *Vector) SetValue(i int, src *Vector, j int) {
+	switch v.Type.Kind() {
+	case KindBool:
+		v.Bool[i] = src.Bool[j]
+	case KindInt:
+		v.Int[i] = src.Int[j]
+	case KindFloat:
+		v.Float[i] = src.Float[j]
+	case KindString:
+		v.Str[i] = src.Str[j]
+	case KindNumeric:
+		v.Num[i] = src.Num[j]
+	case KindInterval:
+		v.Ivl[i] = src.Ivl[j]
+	}
+}
+
 // SetNull marks row i as NULL.
 func (v *Vector) SetNull(i int) {
 	if v.Valid == nil {

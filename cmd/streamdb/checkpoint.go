@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"os"
-	"strings"
 
 	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/internal/pgerr"
@@ -22,13 +20,11 @@ type checkpointCmd struct {
 
 // openStore opens the store of checkpoints. A folder must be there: opening it would make it.
 func openStore(a *app, rawURL string) (object.Store, error) {
-	scheme, folder, ok := strings.Cut(rawURL, "://")
-	if !ok {
-		folder = rawURL
-	} else if unescaped, err := url.PathUnescape(folder); err == nil {
-		folder = unescaped
+	folder, local, err := object.Folder(rawURL)
+	if err != nil {
+		return nil, err
 	}
-	if local := !ok || scheme == "file"; local && folder != "" {
+	if local {
 		if _, err := os.Stat(folder); errors.Is(err, fs.ErrNotExist) {
 			return nil, pgerr.Newf(pgerr.UndefinedFile, "folder %q does not exist", folder).WithHint("Give what the server has as --checkpoint-dir; by default that is a folder in the data directory.")
 		}

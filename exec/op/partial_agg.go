@@ -683,25 +683,7 @@ func (p *partialCall) extremeOf(c *types.Chunk, grp []uint16, before, n int) {
 			}
 		}
 		p.seen[g] = true
-		setValue(x, int(g), v, r)
-	}
-}
-
-// setValue makes row i of dst the value in row r of src.
-func setValue(dst *types.Vector, i int, src *types.Vector, r int) {
-	switch dst.Type.Kind() {
-	case types.KindBool:
-		dst.Bool[i] = src.Bool[r]
-	case types.KindInt:
-		dst.Int[i] = src.Int[r]
-	case types.KindFloat:
-		dst.Float[i] = src.Float[r]
-	case types.KindString:
-		dst.Str[i] = src.Str[r]
-	case types.KindNumeric:
-		dst.Num[i] = src.Num[r]
-	case types.KindInterval:
-		dst.Ivl[i] = src.Ivl[r]
+		x.SetValue(int(g), v, r)
 	}
 }
 

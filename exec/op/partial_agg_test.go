@@ -400,26 +400,10 @@ func TestPartialAggregationOfChanges(t *testing.T) {
 		}
 		group := [][]int{{1}, {1, 2}, {2}, {3}, {5}, nil}[rapid.IntRange(0, 5).Draw(rt, "group")]
 		part, final, one := partialPlan(in, group, calls...)
-		pick := func(name string, from ...string) string { return from[rapid.IntRange(0, len(from)-1).Draw(rt, name)] }
-		var epochs []optest.Epoch
-		live, id := []string{}, 0
-		for range rapid.IntRange(1, 4).Draw(rt, "epochs") {
-			text := ""
-			for range rapid.IntRange(0, 12).Draw(rt, "rows") {
-				if n := len(live); n > 0 && !in.AppendOnly && rapid.IntRange(0, 2).Draw(rt, "delete") == 0 {
-					i := rapid.IntRange(0, n-1).Draw(rt, "which")
-					text += "- " + live[i] + "\n"
-					live = append(live[:i], live[i+1:]...)
-					continue
-				}
-				id++
-				row := fmt.Sprintf("%d %s %s %s %s %s %s", id, pick("k", "1", "2", "NULL"), pick("t", "a", "b", "NULL"), pick("n", "1.5", "2.5", "0.25", "NaN", "Infinity", "NULL", "1"),
-					pick("v", "NULL", "0", "1", "-7", "2147483647"), pick("b", "t", "f", "NULL"), pick("pass", "t", "f", "NULL"))
-				live = append(live, row)
-				text += "+ " + row + "\n"
-			}
-			epochs = append(epochs, optest.Epoch{In: []string{text}})
-		}
+		epochs := drawEpochs(rt, in, 12, func(id int, pick func(name string, from ...string) string) string {
+			return fmt.Sprintf("%d %s %s %s %s %s %s", id, pick("k", "1", "2", "NULL"), pick("t", "a", "b", "NULL"), pick("n", "1.5", "2.5", "0.25", "NaN", "Infinity", "NULL", "1"),
+				pick("v", "NULL", "0", "1", "-7", "2147483647"), pick("b", "t", "f", "NULL"), pick("pass", "t", "f", "NULL"))
+		})
 		return optest.Spec{
 			Node: part, Lib: functions.Builtins(), Route: [][]int{{0}}, Epochs: epochs, Reduced: final.Schema,
 			Reduce: func(out *types.Chunk) (*types.Chunk, error) { return aggregate(final, out) },
@@ -529,26 +513,10 @@ func TestConsolidation(t *testing.T) {
 			cols = append(cols, g-1)
 		}
 		one, final := aggNode(in, group, whole...), aggNode(part, cols, rest...)
-		pick := func(name string, from ...string) string { return from[rapid.IntRange(0, len(from)-1).Draw(rt, name)] }
-		var epochs []optest.Epoch
-		live, id := []string{}, 0
-		for range rapid.IntRange(1, 4).Draw(rt, "epochs") {
-			text := ""
-			for range rapid.IntRange(0, 14).Draw(rt, "rows") {
-				if n := len(live); n > 0 && !in.AppendOnly && rapid.IntRange(0, 2).Draw(rt, "delete") == 0 {
-					i := rapid.IntRange(0, n-1).Draw(rt, "which")
-					text += "- " + live[i] + "\n"
-					live = append(live[:i], live[i+1:]...)
-					continue
-				}
-				id++
-				row := fmt.Sprintf("%d %s %s %s %s %s t", id, pick("k", "1", "2", "NULL"), pick("t", "a", "b", "NULL"), pick("n", "1.5", "2.50", "3", "NULL"),
-					pick("v", "NULL", "0", "1"), pick("b", "t", "f", "NULL"))
-				live = append(live, row)
-				text += "+ " + row + "\n"
-			}
-			epochs = append(epochs, optest.Epoch{In: []string{text}})
-		}
+		epochs := drawEpochs(rt, in, 14, func(id int, pick func(name string, from ...string) string) string {
+			return fmt.Sprintf("%d %s %s %s %s %s t", id, pick("k", "1", "2", "NULL"), pick("t", "a", "b", "NULL"), pick("n", "1.5", "2.50", "3", "NULL"),
+				pick("v", "NULL", "0", "1"), pick("b", "t", "f", "NULL"))
+		})
 		changes := func(n *plan.Node, c *types.Chunk) (*types.Chunk, error) { // as jobs do: rows may go
 			m := *n
 			m.Inputs = []*plan.Node{{Schema: n.Inputs[0].Schema, Key: []int{}}}
@@ -560,4 +528,28 @@ func TestConsolidation(t *testing.T) {
 			Oracle: func(in []*types.Chunk) (*types.Chunk, error) { return changes(one, in[0]) },
 		}
 	})
+}
+
+// drawEpochs draws epochs of at most so many changes: rows that come, as row makes them, and of inputs that do not only grow rows that go.
+func drawEpochs(rt *rapid.T, in *plan.Node, most int, row func(id int, pick func(name string, from ...string) string) string) []optest.Epoch {
+	pick := func(name string, from ...string) string { return from[rapid.IntRange(0, len(from)-1).Draw(rt, name)] }
+	var epochs []optest.Epoch
+	live, id := []string{}, 0
+	for range rapid.IntRange(1, 4).Draw(rt, "epochs") {
+		text := ""
+		for range rapid.IntRange(0, most).Draw(rt, "rows") {
+			if n := len(live); n > 0 && !in.AppendOnly && rapid.IntRange(0, 2).Draw(rt, "delete") == 0 {
+				i := rapid.IntRange(0, n-1).Draw(rt, "which")
+				text += "- " + live[i] + "\n"
+				live = append(live[:i], live[i+1:]...)
+				continue
+			}
+			id++
+			r := row(id, pick)
+			live = append(live, r)
+			text += "+ " + r + "\n"
+		}
+		epochs = append(epochs, optest.Epoch{In: []string{text}})
+	}
+	return epochs
 }

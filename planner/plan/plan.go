@@ -79,6 +79,16 @@ const (
 	KindResult        Kind = "result"      // (1) root of a one-shot query
 )
 
+// Sender returns the root of the fragment that an exchange reads.
+func (p *Plan) Sender(x *Exchange) *Node {
+	for _, f := range p.Fragments {
+		if f.ID == x.From {
+			return f.Root
+		}
+	}
+	return nil
+}
+
 // Node is one operator. ID is unique in its plan and stable for the life of the job: state tables are addressed by it.
 type Node struct {
 	ID         uint32       `json:"id"`

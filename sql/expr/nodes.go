@@ -206,7 +206,7 @@ func (n *coalesceNode) eval(x *run, rows []uint16) Arg {
 			row := int(r)
 			switch {
 			case !a.Null(row):
-				setValue(out, row, a.Vector, a.At(row))
+				out.SetValue(row, a.Vector, a.At(row))
 			case failedRow(x.errs.Rows[failed:], r):
 				out.SetNull(row)
 			default:
@@ -263,7 +263,7 @@ func (n *extremeNode) eval(x *run, rows []uint16) Arg {
 			out.SetNull(i)
 			continue
 		}
-		setValue(out, i, n.vals[best].Vector, n.vals[best].At(i))
+		out.SetValue(i, n.vals[best].Vector, n.vals[best].At(i))
 	}
 	return NewArg(out)
 }

@@ -139,7 +139,7 @@ func (p *Program) spreadConst(a Arg, n int) *types.Vector {
 		return v
 	}
 	for r := range n {
-		setValue(v, r, a.Vector, 0)
+		v.SetValue(r, a.Vector, 0)
 	}
 	return v
 }

@@ -2,24 +2,6 @@ package expr
 
 import "github.com/streamdb/streamdb/types"
 
-// setValue copies the value, not the validity, of position j of src to position i of dst, which have the same kind.
-func setValue(dst *types.Vector, i int, src *types.Vector, j int) {
-	switch dst.Type.Kind() {
-	case types.KindBool:
-		dst.Bool[i] = src.Bool[j]
-	case types.KindInt:
-		dst.Int[i] = src.Int[j]
-	case types.KindFloat:
-		dst.Float[i] = src.Float[j]
-	case types.KindString:
-		dst.Str[i] = src.Str[j]
-	case types.KindNumeric:
-		dst.Num[i] = src.Num[j]
-	case types.KindInterval:
-		dst.Ivl[i] = src.Ivl[j]
-	}
-}
-
 // Set stores d, which is not NULL, at position i of v.
 func Set(v *types.Vector, i int, d types.Datum) {
 	switch v.Type.Kind() {
@@ -50,7 +32,7 @@ func copyRows(dst *types.Vector, a Arg, rows []uint16) {
 			dst.SetNull(i)
 			continue
 		}
-		setValue(dst, i, a.Vector, a.At(i))
+		dst.SetValue(i, a.Vector, a.At(i))
 	}
 }
 

@@ -20,26 +20,38 @@ const Schemes = "file:///dir, memory://name, s3://bucket/prefix?endpoint=…&reg
 // s3://bucket/prefix?endpoint=URL&region=NAME&force_path_style=true. S3 credentials come from the environment, the shared configuration
 // files or the machine's role. Nothing is read or written yet: Probe does.
 func Open(ctx context.Context, rawURL string) (Store, error) {
-	scheme, rest, ok := strings.Cut(rawURL, "://")
-	if !ok {
-		if rawURL == "" {
-			return nil, pgerr.Newf(pgerr.InvalidParameterValue, "empty object store URL").WithHint("Use one of %s.", Schemes)
-		}
-		return NewFile(rawURL)
+	switch folder, local, err := Folder(rawURL); {
+	case err != nil:
+		return nil, err
+	case local:
+		return NewFile(folder)
 	}
+	scheme, rest, _ := strings.Cut(rawURL, "://")
 	switch scheme {
-	case "file":
-		path, err := url.PathUnescape(rest)
-		if err != nil || path == "" {
-			return nil, pgerr.Newf(pgerr.InvalidParameterValue, "invalid object store URL %q", rawURL).WithHint("Use file:///absolute/folder.")
-		}
-		return NewFile(filepath.FromSlash(path))
 	case "memory":
 		return NewMemory(rest), nil
 	case "s3":
 		return openS3(ctx, rawURL)
 	}
 	return nil, pgerr.Newf(pgerr.FeatureNotSupported, "unknown object store scheme %q", scheme).WithHint("Use one of %s.", Schemes)
+}
+
+// Folder returns the folder that a URL names; local is false when it is of another kind of store.
+func Folder(rawURL string) (folder string, local bool, err error) {
+	scheme, rest, ok := strings.Cut(rawURL, "://")
+	switch {
+	case rawURL == "":
+		return "", false, pgerr.Newf(pgerr.InvalidParameterValue, "empty object store URL").WithHint("Use one of %s.", Schemes)
+	case !ok:
+		return rawURL, true, nil
+	case scheme != "file":
+		return "", false, nil
+	}
+	path, err := url.PathUnescape(rest)
+	if err != nil || path == "" {
+		return "", false, pgerr.Newf(pgerr.InvalidParameterValue, "invalid object store URL %q", rawURL).WithHint("Use file:///absolute/folder.")
+	}
+	return filepath.FromSlash(path), true, nil
 }
 
 // probePrefix is where Probe writes.
