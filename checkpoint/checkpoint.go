@@ -48,10 +48,23 @@ type Barrier struct {
 	Kind       Kind
 	Triggered  time.Time
 	Full       bool // do not build on earlier checkpoints
+	// Unaligned: the barrier overtakes what is queued. AlignedTimeout, when set, is how long after Triggered an aligned one becomes that.
+	Unaligned      bool
+	AlignedTimeout time.Duration
+	// Savepoint, of a barrier of that kind, tells its form and whether the job ends with it.
+	Savepoint *SavepointSpec
 	// Now, when set, is the time to which a job's clock moves with the barrier, in µs since 2000-01-01 UTC.
 	Now int64
 	// Filling is set during the backfill of a job with operators that ask for it.
 	Filling Filling
+}
+
+// SavepointSpec is what was asked for with a savepoint. It must not change.
+type SavepointSpec struct {
+	Target    string // URL of the folder that it is written to
+	Canonical bool   // a form that every backend reads, else the backend's own files
+	Stop      bool   // the jobs take nothing in after the barrier and end when the savepoint is complete
+	Drain     bool   // with Stop: they behave as if their sources had ended, so that all windows close
 }
 
 // Filling is the part of a job's backfill that a barrier ends.
@@ -82,6 +95,8 @@ type Participant interface {
 	Name() string
 	// Inputs are the ids of the participants whose change logs it reads.
 	Inputs() []uint64
+	// Settings are those of its checkpoints now.
+	Settings() JobSettings
 	// Trigger asks for a checkpoint at the end of b.Epoch. The outcome comes by Coordinator.Acknowledge or Decline, exactly one.
 	Trigger(b Barrier) error
 	// NotifyComplete tells that the participant's state of checkpoint id is durable, and by that all earlier ones. It may be lost in a
@@ -106,6 +121,8 @@ type JobState struct {
 	Operators   map[string][]byte
 	Parallelism int
 	Subtasks    []SubtaskStats
+	// Inflight holds the files of what an unaligned barrier overtook (docs/formats/channel-state.md).
+	Inflight []state.Handle
 
 	refs *stateRefs // where its bytes are; set when it was loaded or published
 }

@@ -46,6 +46,8 @@ func (j *scripted) ID() uint64       { return j.id }
 func (j *scripted) Name() string     { return fmt.Sprintf("job%d", j.id) }
 func (j *scripted) Inputs() []uint64 { return j.inputs }
 
+func (j *scripted) Settings() JobSettings { return DefaultJobSettings() }
+
 func (j *scripted) note(format string, args ...any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -72,7 +72,8 @@ type Job struct {
 
 	parallelism atomic.Int32
 	raise       atomic.Bool
-	adopted     atomic.Bool // what there was to adopt was tried to be
+	settings    atomic.Pointer[checkpoint.JobSettings] // of its checkpoints; nil: the defaults
+	adopted     atomic.Bool                            // what there was to adopt was tried to be
 
 	status     atomic.Int32
 	published  atomic.Uint64 // newest epoch that readers may see

@@ -30,6 +30,17 @@ func (j *Job) Inputs() []uint64 {
 	return ids
 }
 
+// Settings implements checkpoint.Participant.
+func (j *Job) Settings() checkpoint.JobSettings {
+	if s := j.settings.Load(); s != nil {
+		return *s
+	}
+	return checkpoint.DefaultJobSettings()
+}
+
+// SetSettings changes the settings of the job's checkpoints; the next trigger follows them.
+func (j *Job) SetSettings(s checkpoint.JobSettings) { j.settings.Store(&s) }
+
 // Trigger implements checkpoint.Participant. The driver meets the checkpoint's epoch by itself: the clock told it. If it has passed that
 // epoch without cutting it declines.
 func (j *Job) Trigger(b checkpoint.Barrier) error {

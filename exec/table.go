@@ -826,6 +826,9 @@ func (tb *tables) Name() string { return "tables" }
 // Inputs implements checkpoint.Participant.
 func (tb *tables) Inputs() []uint64 { return nil }
 
+// Settings implements checkpoint.Participant: tables take part in whatever is cut for the jobs that read them.
+func (tb *tables) Settings() checkpoint.JobSettings { return checkpoint.DefaultJobSettings() }
+
 var errNotCut = errors.New("the tables were not cut for this checkpoint")
 
 // Trigger implements checkpoint.Participant.

@@ -33,7 +33,7 @@ var layers = []layer{
 	{[]string{"sql"}, "language: lexer, parser, expressions, functions"},
 	{[]string{"storage"}, "object stores and logs"},
 	{[]string{"types"}, "values, rows and chunks"},
-	{[]string{"internal/pgerr", "internal/failpoint", "internal/invariants", "internal/slt", "internal/archtest"}, "tools without knowledge of the product"},
+	{[]string{"internal/pgerr", "internal/failpoint", "internal/invariants", "internal/slt", "internal/checkpointrows", "internal/archtest"}, "tools without knowledge of the product"},
 	{[]string{"bench", "testdata", "docs", "tools"}, "measurements and texts; the product does not use them"},
 }
 
