@@ -1,6 +1,10 @@
 package checkpoint
 
-import "time"
+import (
+	"time"
+
+	"github.com/streamdb/streamdb/storage/object"
+)
 
 // Manifest is a completed checkpoint of the whole database: the newest published state of every job, and the catalog. It is immutable.
 type Manifest struct {
@@ -23,7 +27,8 @@ type stateRefs struct {
 	files                map[string]ref  // by handle name
 	memory               map[string]bool // handles whose bytes are kept inline
 	positions, operators map[string]ref
-	since                uint64 // the checkpoint that last changed the state
+	since                uint64       // the checkpoint that last changed the state
+	store                object.Store // where they are, when that is not the coordinator's store
 }
 
 // Since returns the checkpoint that last changed the state of s: its own, or an earlier one when nothing changed since.

@@ -172,6 +172,9 @@ func Fetch(ctx context.Context, store object.Store, s *JobState, dir string, loc
 	if s.refs == nil {
 		return nil, fmt.Errorf("fetch state of job %d: it was not loaded from a checkpoint", s.Job)
 	}
+	if s.refs.store != nil {
+		store = s.refs.store
+	}
 	snap := *s.State
 	snap.Base, snap.Deltas = slices.Clone(snap.Base), slices.Clone(snap.Deltas)
 	group, gctx := errgroup.WithContext(ctx)
@@ -276,3 +279,8 @@ func download(ctx context.Context, store object.Store, r ref, path string) (err 
 
 // sortedJobs lists a manifest's job ids in order.
 func sortedJobs(m *Manifest) []uint64 { return slices.Sorted(maps.Keys(m.Jobs)) }
+
+func isFolder(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.IsDir()
+}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -14,13 +15,16 @@ import (
 	"github.com/streamdb/streamdb/storage/object"
 )
 
-// List prints the completed checkpoints that are kept, newest first.
+// List prints the completed checkpoints that are kept, newest first, or the savepoints in a folder of such.
 func List(ctx context.Context, store object.Store, w io.Writer) error {
 	h, _, err := readHead(ctx, store)
 	if err != nil {
 		return err
 	}
-	if h == nil || len(h.Retained) == 0 {
+	if h == nil {
+		return listSavepoints(ctx, store, w)
+	}
+	if len(h.Retained) == 0 {
 		_, err := fmt.Fprintf(w, "no checkpoints in %s\n", store)
 		return err
 	}
@@ -40,8 +44,51 @@ func List(ctx context.Context, store object.Store, w io.Writer) error {
 	return t.Flush()
 }
 
-// Inspect prints what checkpoint id consists of; 0 means the newest.
+// listSavepoints prints the savepoints in a folder, or the one that the folder is.
+func listSavepoints(ctx context.Context, store object.Store, w io.Writer) error {
+	var found []string
+	err := store.List(ctx, savepointPrefix, func(info object.Info) error {
+		if folder, ok := strings.CutSuffix(info.Key, "/"+savepointKey); ok && !strings.Contains(folder, "/") {
+			found = append(found, folder)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := store.Head(ctx, savepointKey); err == nil {
+		found = append(found, "")
+	}
+	if len(found) == 0 {
+		_, err := fmt.Fprintf(w, "no checkpoints in %s\n", store)
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "SAVEPOINT\tEPOCH\tCREATED\tFORM\tJOBS\tSIZE\tFOLDER")
+	for _, folder := range found {
+		part := object.WithPrefix(store, folder)
+		o, err := openSavepoint(ctx, part)
+		if err != nil || o == nil {
+			fmt.Fprintf(t, "\t\t\t\t\t\t%s: %v\n", part, err)
+			continue
+		}
+		size := int64(0)
+		o.refsOf(func(_ uint64, _ string, r ref) { size += r.Size })
+		fmt.Fprintf(t, "%d\t%d\t%s\t%s\t%d\t%d\t%s\n", o.ID, o.Epoch, o.Created.Format(time.RFC3339), o.Form, len(o.Jobs), size, part)
+	}
+	return t.Flush()
+}
+
+// Inspect prints what checkpoint id consists of; 0 means the newest, or the savepoint that the store is.
 func Inspect(ctx context.Context, store object.Store, id uint64, w io.Writer) error {
+	if id == 0 {
+		if o, err := openSavepoint(ctx, store); err != nil || o != nil {
+			if err != nil {
+				return err
+			}
+			return inspect(w, o.Manifest, "savepoint", o.Form)
+		}
+	}
 	h, _, err := readHead(ctx, store)
 	if err != nil {
 		return err
@@ -61,8 +108,15 @@ func Inspect(ctx context.Context, store object.Store, id uint64, w io.Writer) er
 	if err != nil {
 		return err
 	}
+	return inspect(w, m, "checkpoint", "")
+}
+
+func inspect(w io.Writer, m *Manifest, kind, form string) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintf(t, "checkpoint\t%d\nepoch\t%d\ncreated\t%s\nmanifest\t%s (%d bytes)\n", m.ID, m.Epoch, m.Created.Format(time.RFC3339Nano), m.Object, m.Size)
+	fmt.Fprintf(t, "%s\t%d\nepoch\t%d\ncreated\t%s\nmanifest\t%s (%d bytes)\n", kind, m.ID, m.Epoch, m.Created.Format(time.RFC3339Nano), m.Object, m.Size)
+	if form != "" {
+		fmt.Fprintf(t, "form\t%s\n", form)
+	}
 	fmt.Fprintf(t, "catalog version\t%d\n", m.CatalogVersion)
 	if m.catalogRef != nil {
 		fmt.Fprintf(t, "catalog\t%s\n", m.catalogRef)
@@ -103,46 +157,73 @@ func (r ref) String() string {
 	return fmt.Sprintf("%d bytes at %s+%d, crc32c %08x", r.Size, r.Object, r.Offset, r.CRC)
 }
 
-// Verify reads everything that the kept checkpoints reference, checks sizes and checksums, prints what is wrong, and returns how many
+// Verify reads everything that the kept checkpoints, or a savepoint, reference, checks sizes and checksums, prints what is wrong, and returns how many
 // problems there are.
 func Verify(ctx context.Context, store object.Store, w io.Writer) (problems int, err error) {
-	h, _, err := readHead(ctx, store)
-	if err != nil {
+	damaged := func(err error) (int, error) {
 		if pgerr.CodeOf(err) != pgerr.DataCorrupted {
 			return 0, err
 		}
 		_, werr := fmt.Fprintln(w, err)
 		return 1, werr
 	}
+	v := &verifier{store: store, w: w, checked: map[string]bool{}}
+	o, err := openSavepoint(ctx, store)
+	if err != nil {
+		return damaged(err)
+	}
+	if o != nil {
+		v.manifest(ctx, "savepoint", o.Manifest)
+		if err := ctx.Err(); err != nil {
+			return v.problems, err
+		}
+		_, err = fmt.Fprintf(w, "1 savepoint, %d references read, %d problems\n", len(v.checked), v.problems)
+		return v.problems, err
+	}
+	h, _, err := readHead(ctx, store)
+	if err != nil {
+		return damaged(err)
+	}
 	if h == nil {
 		_, err := fmt.Fprintf(w, "no checkpoints in %s\n", store)
 		return 0, err
 	}
-	checked := map[string]bool{}
 	for _, at := range h.all() {
 		m, err := loadManifest(ctx, store, at)
 		if err != nil {
-			problems++
+			v.problems++
 			fmt.Fprintln(w, err)
 			continue
 		}
-		m.refsOf(func(job uint64, name string, r ref) {
-			at := fmt.Sprintf("%s+%d", r.Object, r.Offset)
-			if r.Object == "" || checked[at] || ctx.Err() != nil {
-				return
-			}
-			checked[at] = true
-			if err := verifyRef(ctx, store, r); err != nil {
-				problems++
-				fmt.Fprintf(w, "checkpoint %d, job %d, %s: %v\n", m.ID, job, name, err)
-			}
-		})
+		v.manifest(ctx, "checkpoint", m)
 	}
 	if err := ctx.Err(); err != nil {
-		return problems, err
+		return v.problems, err
 	}
-	_, err = fmt.Fprintf(w, "%d checkpoints, %d references read, %d problems\n", len(h.all()), len(checked), problems)
-	return problems, err
+	_, err = fmt.Fprintf(w, "%d checkpoints, %d references read, %d problems\n", len(h.all()), len(v.checked), v.problems)
+	return v.problems, err
+}
+
+// verifier reads what manifests reference, every place once.
+type verifier struct {
+	store    object.Store
+	w        io.Writer
+	checked  map[string]bool
+	problems int
+}
+
+func (v *verifier) manifest(ctx context.Context, kind string, m *Manifest) {
+	m.refsOf(func(job uint64, name string, r ref) {
+		at := fmt.Sprintf("%s+%d", r.Object, r.Offset)
+		if r.Object == "" || v.checked[at] || ctx.Err() != nil {
+			return
+		}
+		v.checked[at] = true
+		if err := verifyRef(ctx, v.store, r); err != nil {
+			v.problems++
+			fmt.Fprintf(v.w, "%s %d, job %d, %s: %v\n", kind, m.ID, job, name, err)
+		}
+	})
 }
 
 func verifyRef(ctx context.Context, store object.Store, r ref) error {

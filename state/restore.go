@@ -27,6 +27,13 @@ func (s *Store) restore(ctx context.Context, from *Snapshot) error {
 	if err := s.opts.Failpoints.Hit("state.restore"); err != nil {
 		return pgerr.Wrap(pgerr.IOError, err, "restore state")
 	}
+	if from.Backend == BackendCanonical {
+		imported, err := s.importCanonical(ctx, from)
+		if err != nil {
+			return err
+		}
+		from = imported
+	}
 	base, err := s.adopt(ctx, from.Base)
 	if err != nil {
 		return err

@@ -103,3 +103,41 @@ func Probe(ctx context.Context, s Store) (err error) {
 	}
 	return nil
 }
+
+// Below returns the URL of the part of a store whose keys begin with elem and "/".
+func Below(rawURL, elem string) string {
+	base, query, has := strings.Cut(rawURL, "?")
+	if !strings.HasPrefix(rawURL, "s3://") {
+		base, has = rawURL, false
+	}
+	base = strings.TrimSuffix(base, "/") + "/" + strings.Trim(elem, "/")
+	if has {
+		base += "?" + query
+	}
+	return base
+}
+
+// Above splits the last element of its path off a URL; ok is false when there is none.
+func Above(rawURL string) (parent, last string, ok bool) {
+	base, query := rawURL, ""
+	if strings.HasPrefix(rawURL, "s3://") {
+		base, query, _ = strings.Cut(rawURL, "?")
+	}
+	scheme, path, has := strings.Cut(base, "://")
+	if !has {
+		scheme, path = "", base
+	}
+	path = strings.TrimRight(path, "/")
+	i := strings.LastIndexByte(path, '/')
+	if i <= 0 {
+		return "", "", false
+	}
+	parent, last = path[:i], path[i+1:]
+	if has {
+		parent = scheme + "://" + parent
+	}
+	if query != "" {
+		parent += "?" + query
+	}
+	return parent, last, true
+}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,6 +30,8 @@ type S3Server struct {
 	Fault func(r *http.Request) (status int, apply bool)
 	// IgnoreConditions makes it carry out every write, as servers do that do not know conditional writes.
 	IgnoreConditions bool
+	// IgnoreCopies makes it write what a request to copy carries, nothing, as servers do that do not know them.
+	IgnoreCopies bool
 	// PageSize is how many keys a list returns at once.
 	PageSize int
 }
@@ -122,6 +125,8 @@ func (s *S3Server) serve(w http.ResponseWriter, r *http.Request, body []byte) {
 		s.get(w, r, key)
 	case r.Method == http.MethodPut && q.Has("uploadId"):
 		s.part(w, q.Get("uploadId"), q.Get("partNumber"), body)
+	case r.Method == http.MethodPut && r.Header.Get("X-Amz-Copy-Source") != "" && !s.IgnoreCopies:
+		s.copy(w, r, key)
 	case r.Method == http.MethodPut:
 		s.put(w, r, key, body)
 	case r.Method == http.MethodPost && q.Has("uploads"):
@@ -181,6 +186,19 @@ func (s *S3Server) put(w http.ResponseWriter, r *http.Request, key string, body 
 	o := s3Object{data: body, etag: fmt.Sprintf("%q", fmt.Sprintf("%x", md5.Sum(body))), modified: time.Now()}
 	s.objects[key] = o
 	w.Header().Set("ETag", o.etag)
+}
+
+func (s *S3Server) copy(w http.ResponseWriter, r *http.Request, key string) {
+	source, err := url.PathUnescape(r.Header.Get("X-Amz-Copy-Source"))
+	bucket, from, _ := strings.Cut(strings.TrimPrefix(source, "/"), "/")
+	o, ok := s.objects[from]
+	if err != nil || bucket != s.Bucket || !ok {
+		fail(w, http.StatusNotFound, "NoSuchKey")
+		return
+	}
+	o.modified = time.Now()
+	s.objects[key] = o
+	fmt.Fprintf(w, "<CopyObjectResult><ETag>%s</ETag></CopyObjectResult>", o.etag)
 }
 
 func (s *S3Server) part(w http.ResponseWriter, id, number string, body []byte) {

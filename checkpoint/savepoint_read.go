@@ -1,0 +1,161 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/storage/object"
+)
+
+const (
+	savepointKind   = "savepoint"
+	savepointFormat = 1
+	savepointPrefix = "savepoint-" // of folders
+	savepointKey    = "manifest"   // below the folder
+)
+
+// The forms of a savepoint's states.
+const (
+	FormNative    = "native"    // the backend's own files
+	FormCanonical = "canonical" // files that every backend reads
+)
+
+// savepointDoc is the manifest of a savepoint: that of a checkpoint with references below its own folder.
+type savepointDoc struct {
+	manifestDoc
+	Form  string   `json:"form"`
+	Named []uint64 `json:"named,omitempty"` // the jobs that were asked for; absent: the whole database
+}
+
+// Opened is a checkpoint or savepoint found by its path.
+type Opened struct {
+	*Manifest
+	Path      string
+	Form      string // "" for checkpoints
+	Named     []uint64
+	Savepoint bool
+
+	store object.Store
+}
+
+// Foreign reports whether the bytes of s are in another store than that of the coordinator that it was given to: the next state of its job must be whole, and
+// none is Unchanged until then.
+func (s *JobState) Foreign() bool { return s.refs != nil && s.refs.store != nil }
+
+// OpenPath finds what path names: the folder of a savepoint, a checkpoint folder (its newest checkpoint), or a manifest in a checkpoint folder, with positions
+// and operator states. The states are Foreign.
+func OpenPath(ctx context.Context, path string) (*Opened, error) {
+	o, err := openPath(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	if err := resolve(ctx, o.store, o.Manifest); err != nil {
+		return nil, err
+	}
+	o.Path = path
+	for _, s := range o.Jobs {
+		s.refs.store = o.store
+	}
+	return o, nil
+}
+
+func openPath(ctx context.Context, path string) (*Opened, error) {
+	if strings.HasSuffix(path, ".manifest") {
+		return openManifest(ctx, path)
+	}
+	folder, local, err := object.Folder(path)
+	if err != nil {
+		return nil, err
+	}
+	if local && !isFolder(folder) {
+		return nil, notFound(path) // opening a store would create it
+	}
+	store, err := object.Open(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	if o, err := openSavepoint(ctx, store); err != nil || o != nil {
+		return o, err
+	}
+	h, _, err := readHead(ctx, store)
+	if err != nil {
+		return nil, err
+	}
+	if h == nil || h.newest() == nil {
+		return nil, notFound(path)
+	}
+	m, err := loadManifest(ctx, store, *h.newest())
+	if err != nil {
+		return nil, err
+	}
+	return &Opened{Manifest: m, store: store}, nil
+}
+
+func notFound(path string) error {
+	return pgerr.Newf(pgerr.UndefinedFile, "there is no savepoint and no checkpoint at %s", path).
+		WithHint("Name the folder of a savepoint, a checkpoint folder, or a manifest in one.")
+}
+
+// openSavepoint reads the manifest of a savepoint; nil when the store is none.
+func openSavepoint(ctx context.Context, store object.Store) (*Opened, error) {
+	data, info, err := store.Get(ctx, savepointKey)
+	if errors.Is(err, object.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read savepoint: %w", err)
+	}
+	doc := &savepointDoc{}
+	if err := openDoc(savepointKind, savepointFormat, store.String()+"/"+savepointKey, data, doc); err != nil {
+		return nil, err
+	}
+	m := manifestOf(&doc.manifestDoc, manifestRef{Object: savepointKey, Size: info.Size})
+	return &Opened{Manifest: m, Form: doc.Form, Named: doc.Named, Savepoint: true, store: store}, nil
+}
+
+// openManifest reads a manifest in a checkpoint folder by its own path.
+func openManifest(ctx context.Context, path string) (*Opened, error) {
+	parent, name, ok := object.Above(path)
+	root, kind, ok2 := object.Above(parent)
+	if !ok || !ok2 || kind+"/" != manifestPrefix {
+		return nil, notFound(path)
+	}
+	if folder, local, err := object.Folder(root); err != nil {
+		return nil, err
+	} else if local && !isFolder(folder) {
+		return nil, notFound(path)
+	}
+	store, err := object.Open(ctx, root)
+	if err != nil {
+		return nil, err
+	}
+	key := manifestPrefix + name
+	data, _, err := store.Get(ctx, key)
+	if errors.Is(err, object.ErrNotFound) {
+		return nil, notFound(path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read manifest: %w", err)
+	}
+	doc := &manifestDoc{}
+	if err := openDoc("manifest", manifestFormat, store.String()+"/"+key, data, doc); err != nil {
+		return nil, err
+	}
+	return &Opened{Manifest: manifestOf(doc, manifestRef{Object: key, Size: int64(len(data))}), store: store}, nil
+}
+
+// DisposeSavepoint removes the savepoint at path.
+func DisposeSavepoint(ctx context.Context, path string) error {
+	o, err := openPath(ctx, path)
+	if err != nil {
+		return err
+	}
+	if !o.Savepoint {
+		return pgerr.Newf(pgerr.WrongObjectType, "%s is not a savepoint", path).
+			WithHint("Checkpoints belong to their server, which removes them.")
+	}
+	return removeAll(ctx, o.store)
+}
