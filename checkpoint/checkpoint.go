@@ -67,6 +67,26 @@ type SavepointSpec struct {
 	Drain     bool   // with Stop: they behave as if their sources had ended, so that all windows close
 }
 
+// Cut tells what a checkpoint asks for, and of whom.
+type Cut struct {
+	Kind      Kind
+	Jobs      map[uint64]bool // the participants meant; nil: all. It must not change.
+	Full      bool
+	Savepoint *SavepointSpec
+}
+
+// Means reports whether the participant is to cut.
+func (c Cut) Means(id uint64) bool { return c.Jobs == nil || c.Jobs[id] }
+
+// Barrier returns the barrier of checkpoint id for a job with the given settings.
+func (c Cut) Barrier(id, epoch uint64, triggered time.Time, s JobSettings) Barrier {
+	b := Barrier{Epoch: epoch, Checkpoint: id, Kind: c.Kind, Triggered: triggered, Full: c.Full, Savepoint: c.Savepoint}
+	if c.Kind == KindCheckpoint && s.Unaligned {
+		b.Unaligned, b.AlignedTimeout = s.AlignedTimeout == 0, s.AlignedTimeout
+	}
+	return b
+}
+
 // Filling is the part of a job's backfill that a barrier ends.
 type Filling uint8
 
@@ -105,6 +125,10 @@ type Participant interface {
 	// NotifyAborted tells that the participant's state of checkpoint id will not be published: local files of it may go. It may
 	// come again for an answer that arrives late.
 	NotifyAborted(id uint64)
+	// NotifySavepoint tells that a savepoint is written that does not end the job: local files of the state of id may go, and that is all. Nothing is
+	// durable by it that a job restarts from, so nothing later builds on it, and nothing that was prepared outside is committed or given up.
+	// One that ends the job is told by NotifyComplete.
+	NotifySavepoint(id uint64)
 }
 
 // JobState is one participant's part of a checkpoint. An acknowledged one belongs to the coordinator and must not change; its local
@@ -114,6 +138,7 @@ type JobState struct {
 	Name              string // filled in by the coordinator
 	Checkpoint, Epoch uint64
 	// Unchanged: state and positions equal those of the participant's last completed checkpoint. State, Positions, Operators are ignored.
+	// Never for a savepoint, nor when Barrier.Full is set: these need all of it.
 	Unchanged bool
 	State     *state.Snapshot // nil when there is none
 	// Positions of source splits and change logs, by "operator/split"; Operators: other operator state, by operator id.
@@ -145,7 +170,8 @@ type SubtaskStats struct {
 // Clock is the epoch clock as the coordinator needs it. Both are called from a goroutine of the coordinator, never concurrently.
 type Clock interface {
 	// BeginCheckpoint picks the epoch at whose end every participant cuts for checkpoint id. It precedes the calls of Trigger.
-	BeginCheckpoint(id uint64) (epoch uint64, err error)
+	// Participants that it does not mean do not cut.
+	BeginCheckpoint(id uint64, cut Cut) (epoch uint64, err error)
 	// Quiet reports that nothing happened since the last BeginCheckpoint: no epoch was closed and no transaction committed. A periodic
 	// checkpoint is then not even begun.
 	Quiet() bool

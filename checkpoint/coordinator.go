@@ -139,14 +139,24 @@ func (c *Coordinator) dispatch(actions []action, spawn func(func(context.Context
 			if spawn != nil {
 				spawn(func(ctx context.Context) event { return c.publish(ctx, a.batch) })
 			}
+		case actSavepoint:
+			if spawn != nil {
+				spawn(func(ctx context.Context) event {
+					path, err := c.pub.writeSavepoint(ctx, a.spec, a.states, a.epoch, a.id, a.catalogVersion, a.catalog)
+					return evSavepoint{id: a.id, path: path, err: err}
+				})
+			}
 		case actNotify:
-			if a.complete {
+			switch a.outcome {
+			case complete:
 				a.participant.NotifyComplete(a.id)
-			} else {
+			case savepoint:
+				a.participant.NotifySavepoint(a.id)
+			default:
 				a.participant.NotifyAborted(a.id)
 			}
 		case actReply:
-			a.request.done <- reply{id: a.id, err: a.err}
+			a.request.done <- a.reply
 		case actRestart:
 			a.restart.done <- a.err
 		case actFailJob:
@@ -164,15 +174,25 @@ func (c *Coordinator) begin(ctx context.Context, a actBegin) event {
 	if a.mayBeQuiet && c.env.Clock.Quiet() {
 		return evBegun{id: a.id, quiet: true}
 	}
-	if err := c.pub.reserve(ctx, a.id); err != nil {
-		return evBegun{id: a.id, err: err}
+	ev := evBegun{id: a.id, savepoint: a.savepoint, cut: Cut{Kind: KindCheckpoint}}
+	if ev.err = c.pub.reserve(ctx, a.id); ev.err != nil {
+		return ev
 	}
-	parts := c.env.Participants()
-	epoch, err := c.env.Clock.BeginCheckpoint(a.id)
-	if err != nil {
-		return evBegun{id: a.id, err: fmt.Errorf("begin checkpoint %d: %w", a.id, err)}
+	ev.participants = c.env.Participants()
+	if a.savepoint != nil {
+		ev.cut = Cut{Kind: KindSavepoint, Savepoint: a.savepoint.savepoint, Full: true}
+		if a.savepoint.jobs != nil {
+			all := map[uint64]Participant{}
+			for _, q := range ev.participants {
+				all[q.ID()] = q
+			}
+			ev.cut.Jobs = closure(all, a.savepoint.jobs)
+		}
 	}
-	ev := evBegun{id: a.id, epoch: epoch, participants: parts}
+	if ev.epoch, ev.err = c.env.Clock.BeginCheckpoint(a.id, ev.cut); ev.err != nil {
+		ev.err = fmt.Errorf("begin checkpoint %d: %w", a.id, ev.err)
+		return ev
+	}
 	if c.env.Catalog != nil {
 		ev.catalogVersion, ev.catalog = c.env.Catalog()
 	}
@@ -199,16 +219,21 @@ func (c *Coordinator) publish(ctx context.Context, b *batch) event {
 // Trigger makes a checkpoint of the given jobs and of all they read from (nil: of all jobs) and returns its id when it is durable.
 // Jobs that are not running are left out when all are meant, and are an error when named.
 func (c *Coordinator) Trigger(ctx context.Context, jobs []uint64) (uint64, error) {
-	req := &request{jobs: jobs, done: make(chan reply, 1)}
+	r, err := c.request(ctx, &request{jobs: jobs, done: make(chan reply, 1)})
+	return r.id, err
+}
+
+// request hands in req and waits for its answer.
+func (c *Coordinator) request(ctx context.Context, req *request) (reply, error) {
 	if !c.box.post(evRequest{req}) {
-		return 0, shuttingDown()
+		return reply{}, shuttingDown()
 	}
 	select {
 	case r := <-req.done:
-		return r.id, r.err
+		return r, r.err
 	case <-ctx.Done():
 		c.box.post(evCancel{req})
-		return 0, ctx.Err()
+		return reply{}, ctx.Err()
 	}
 }
 

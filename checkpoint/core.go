@@ -79,8 +79,10 @@ type pendingCheckpoint struct {
 	catalogVersion uint64
 	catalog        []byte
 	catalogDone    bool
-	forced         bool // somebody asked for it: unchanged jobs are shown too
-	partial        bool // somebody was left out
+	cut            Cut
+	savepoint      *request // who asked for it, when it is one
+	forced         bool     // somebody asked for it: unchanged jobs are shown too
+	partial        bool     // somebody was left out
 }
 
 // batch is a set of job states to be published together, with what belongs to the same instant.
@@ -96,9 +98,11 @@ type batch struct {
 	parts          map[*pendingCheckpoint][]uint64
 }
 
-// request is a CHECKPOINT statement: done when every job it means is covered by a checkpoint triggered after it was made.
+// request is a CHECKPOINT statement: done when every job it means is covered by a checkpoint triggered after it was made; or a savepoint, which has an id
+// of its own.
 type request struct {
 	jobs      []uint64 // nil: all
+	savepoint *SavepointSpec
 	begun     bool
 	retry     bool            // some job that was busy is free now
 	blockers  map[uint64]bool // who was busy when the last checkpoint for it began
@@ -115,8 +119,9 @@ type restart struct {
 }
 
 type reply struct {
-	id  uint64
-	err error
+	id, epoch uint64
+	path      string // of a savepoint
+	err       error
 }
 
 type event interface{ isEvent() }
@@ -128,6 +133,8 @@ type (
 	evLast    struct{}
 	evBegun   struct {
 		id, epoch      uint64
+		cut            Cut
+		savepoint      *request
 		participants   []Participant
 		catalogVersion uint64
 		catalog        []byte
@@ -148,6 +155,11 @@ type (
 		result *published
 		err    error
 	}
+	evSavepoint struct {
+		id   uint64
+		path string
+		err  error
+	}
 	evRestart   struct{ r *restart }
 	evDrop      struct{ job uint64 }
 	evConfig    struct{ cfg Config }
@@ -164,6 +176,7 @@ func (evTriggered) isEvent() {}
 func (evAck) isEvent()       {}
 func (evDecline) isEvent()   {}
 func (evPublished) isEvent() {}
+func (evSavepoint) isEvent() {}
 func (evRestart) isEvent()   {}
 func (evDrop) isEvent()      {}
 func (evConfig) isEvent()    {}
@@ -176,21 +189,29 @@ type (
 	actBegin struct {
 		id         uint64
 		mayBeQuiet bool
+		savepoint  *request // nil: a checkpoint
 	}
 	actTrigger struct {
 		participant Participant
 		barrier     Barrier
 	}
 	actPublish struct{ batch *batch }
-	actNotify  struct {
+	// actSavepoint writes a savepoint; evSavepoint follows.
+	actSavepoint struct {
+		id, epoch      uint64
+		spec           *SavepointSpec
+		states         []*JobState
+		catalogVersion uint64
+		catalog        []byte
+	}
+	actNotify struct {
 		participant Participant
 		id          uint64
-		complete    bool
+		outcome     outcome
 	}
 	actReply struct {
 		request *request
-		id      uint64
-		err     error
+		reply   reply
 	}
 	actRestart struct {
 		restart *restart
@@ -207,14 +228,24 @@ type (
 	}
 )
 
-func (actBegin) isAction()   {}
-func (actTrigger) isAction() {}
-func (actPublish) isAction() {}
-func (actNotify) isAction()  {}
-func (actReply) isAction()   {}
-func (actRestart) isAction() {}
-func (actFailJob) isAction() {}
-func (actLog) isAction()     {}
+func (actBegin) isAction()     {}
+func (actTrigger) isAction()   {}
+func (actPublish) isAction()   {}
+func (actSavepoint) isAction() {}
+func (actNotify) isAction()    {}
+func (actReply) isAction()     {}
+func (actRestart) isAction()   {}
+func (actFailJob) isAction()   {}
+func (actLog) isAction()       {}
+
+// outcome is what a participant is told of its state.
+type outcome uint8
+
+const (
+	aborted   outcome = iota
+	complete          // durable
+	savepoint         // written as a savepoint, which is not what anybody restarts from
+)
 
 func newCore(cfg Config, stats *history) *core {
 	return &core{
@@ -267,7 +298,7 @@ func (c *core) deadline(now time.Time) time.Time {
 	for _, p := range c.pending {
 		if p.anyOpen() {
 			earlier(p.triggered.Add(c.cfg.Timeout))
-			if c.publishing == nil && !p.firstAck.IsZero() && len(c.ready(p)) > 0 {
+			if p.savepoint == nil && c.publishing == nil && !p.firstAck.IsZero() && len(c.ready(p)) > 0 {
 				earlier(p.firstAck.Add(c.cfg.GroupWindow))
 			}
 		}
@@ -296,7 +327,7 @@ func (c *core) step(now time.Time, ev event) []action {
 		e.r.from = c.nextID
 		c.requests = append(c.requests, e.r)
 		if len(c.requests) > maxRequests {
-			acts = c.finish(e.r, 0, pgerr.Newf(pgerr.ConfigurationLimitExceeded, "more than %d checkpoint requests are waiting", maxRequests), acts)
+			acts = c.finish(e.r, reply{err: pgerr.Newf(pgerr.ConfigurationLimitExceeded, "more than %d checkpoint requests are waiting", maxRequests)}, acts)
 		}
 	case evCancel:
 		c.requests = slices.DeleteFunc(c.requests, func(r *request) bool { return r == e.r })
@@ -312,6 +343,8 @@ func (c *core) step(now time.Time, ev event) []action {
 		acts = c.decline(now, e, acts)
 	case evPublished:
 		acts = c.published(now, e, acts)
+	case evSavepoint:
+		acts = c.savepointWritten(now, e, acts)
 	case evRestart:
 		c.restarts = append(c.restarts, e.r)
 		for _, job := range e.r.jobs {
@@ -349,11 +382,16 @@ func (c *core) advance(now time.Time, acts []action) []action {
 	}
 	acts = c.settle(now, acts)
 	acts = c.answerRestarts(acts)
+	acts = c.writeSavepoints(acts)
 	acts = c.publish(now, acts)
 	if c.beginning {
 		return acts
 	}
-	wanted := slices.ContainsFunc(c.requests, func(r *request) bool { return !r.begun || r.retry })
+	if i := slices.IndexFunc(c.requests, func(r *request) bool { return r.savepoint != nil && !r.begun }); i >= 0 {
+		c.beginning = true
+		return append(acts, actBegin{id: c.nextID, savepoint: c.requests[i]})
+	}
+	wanted := slices.ContainsFunc(c.requests, func(r *request) bool { return r.savepoint == nil && (!r.begun || r.retry) })
 	due := c.periodic() && !now.Before(c.nextPeriodic)
 	if wanted || due {
 		c.beginning = true
@@ -365,6 +403,9 @@ func (c *core) advance(now time.Time, acts []action) []action {
 // begun triggers the participants that can take part in the checkpoint that has begun.
 func (c *core) begun(now time.Time, e evBegun, acts []action) []action {
 	c.beginning = false
+	if e.savepoint != nil {
+		return c.begunSavepoint(now, e, acts)
+	}
 	c.planPeriodic(now.Add(c.cfg.Interval))
 	if e.quiet {
 		return acts
@@ -375,15 +416,15 @@ func (c *core) begun(now time.Time, e evBegun, acts []action) []action {
 			c.fatal = e.err
 		}
 		for _, r := range slices.Clone(c.requests) {
-			if r.from <= e.id {
-				acts = c.finish(r, 0, e.err, acts)
+			if r.from <= e.id && r.savepoint == nil {
+				acts = c.finish(r, reply{err: e.err}, acts)
 			}
 		}
 		return append(acts, actLog{id: e.id, msg: "checkpoint could not begin", err: e.err})
 	}
 	c.settled = false
 	p := &pendingCheckpoint{
-		id: e.id, epoch: e.epoch, triggered: now, parts: map[uint64]*part{},
+		id: e.id, epoch: e.epoch, cut: e.cut, triggered: now, parts: map[uint64]*part{},
 		catalogVersion: e.catalogVersion, catalog: e.catalog,
 	}
 	if c.haveManifest && e.catalogVersion == c.catalogVersion || e.catalog == nil {
@@ -402,8 +443,8 @@ func (c *core) begun(now time.Time, e evBegun, acts []action) []action {
 	}
 	p.partial = len(p.parts) < len(all)
 	p.order = triggerOrder(p.parts)
-	for _, r := range c.requests {
-		if r.from <= e.id {
+	for _, r := range slices.Clone(c.requests) {
+		if r.from <= e.id && r.savepoint == nil {
 			p.forced = true
 			acts = c.beginRequest(r, p, all, left, acts)
 		}
@@ -416,8 +457,8 @@ func (c *core) begun(now time.Time, e evBegun, acts []action) []action {
 	return c.triggerReady(p, acts)
 }
 
-// wantedJobs tells which jobs the checkpoint is for: nil for all, or the closure of what requests name when nothing else is due.
-func (c *core) wantedJobs(e evBegun, all map[uint64]Participant) map[uint64]bool {
+// closure is the given jobs and all they read from.
+func closure(all map[uint64]Participant, jobs []uint64) map[uint64]bool {
 	want := map[uint64]bool{}
 	var add func(id uint64)
 	add = func(id uint64) {
@@ -429,23 +470,30 @@ func (c *core) wantedJobs(e evBegun, all map[uint64]Participant) map[uint64]bool
 			add(in)
 		}
 	}
+	for _, id := range jobs {
+		add(id)
+	}
+	return want
+}
+
+// wantedJobs tells which jobs the checkpoint is for: nil for all, or the closure of what requests name when nothing else is due.
+func (c *core) wantedJobs(e evBegun, all map[uint64]Participant) map[uint64]bool {
+	var jobs []uint64
 	n := 0
 	for _, r := range c.requests {
-		if r.from > e.id {
+		if r.from > e.id || r.savepoint != nil {
 			continue
 		}
 		if r.jobs == nil {
 			return nil
 		}
 		n++
-		for _, id := range r.jobs {
-			add(id)
-		}
+		jobs = append(jobs, r.jobs...)
 	}
 	if n == 0 {
 		return nil
 	}
-	return want
+	return closure(all, jobs)
 }
 
 // leftOut tells which participants cannot take part, and why: busy ones, not wanted ones, and those that read from such.
@@ -511,7 +559,7 @@ func (c *core) beginRequest(r *request, p *pendingCheckpoint, all map[uint64]Par
 		}
 		if why != nil && !errors.Is(why, errBusy) {
 			if r.jobs != nil {
-				return c.finish(r, 0, notPossible(id, why), acts)
+				return c.finish(r, reply{err: notPossible(id, why)}, acts)
 			}
 			delete(r.remaining, id)
 		}
@@ -562,7 +610,7 @@ func (c *core) triggerReady(p *pendingCheckpoint, acts []action) []action {
 		}
 		if ready {
 			part.state = partCalled
-			acts = append(acts, actTrigger{part.p, Barrier{Epoch: p.epoch, Checkpoint: p.id, Kind: KindCheckpoint, Triggered: p.triggered}})
+			acts = append(acts, actTrigger{part.p, p.cut.Barrier(p.id, p.epoch, p.triggered, part.p.Settings())})
 		}
 	}
 	return acts

@@ -70,6 +70,9 @@ func (c *core) fail(now time.Time, p *pendingCheckpoint, job uint64, err error, 
 		acts = append(acts, actNotify{participant: q.p, id: p.id})
 	}
 	acts = c.failed(now, p, q, err, acts)
+	if p.savepoint != nil {
+		return c.failSavepoint(now, p, q, err, acts)
+	}
 	return c.failReaders(now, p, job, err, acts)
 }
 
@@ -87,7 +90,7 @@ func (c *core) failed(now time.Time, p *pendingCheckpoint, q *part, err error, a
 	job := q.p.ID()
 	q.state, q.err = partFailed, err
 	c.stats.failed(now, p, q)
-	if counted(err) {
+	if counted(err) && p.savepoint == nil {
 		c.failures[job]++
 		acts = append(acts, actLog{id: p.id, job: q.p.Name(), msg: "checkpoint failed", err: err})
 		if c.failures[job] > c.cfg.TolerableFailures {
@@ -97,7 +100,7 @@ func (c *core) failed(now time.Time, p *pendingCheckpoint, q *part, err error, a
 	}
 	c.freed(p, job)
 	for _, r := range slices.Clone(c.requests) {
-		if r.from > p.id || !r.remaining[job] {
+		if r.from > p.id || !r.remaining[job] || p.savepoint != nil {
 			continue
 		}
 		if r.jobs == nil && errors.Is(err, ErrNotRunning) {
@@ -107,7 +110,7 @@ func (c *core) failed(now time.Time, p *pendingCheckpoint, q *part, err error, a
 		if errors.Is(err, ErrNotRunning) {
 			err = notPossible(job, err)
 		}
-		acts = c.finish(r, 0, fmt.Errorf("checkpoint %d of %q: %w", p.id, q.p.Name(), err), acts)
+		acts = c.finish(r, reply{err: fmt.Errorf("checkpoint %d of %q: %w", p.id, q.p.Name(), err)}, acts)
 	}
 	return acts
 }
@@ -119,7 +122,7 @@ func (c *core) done(now time.Time, p *pendingCheckpoint, q *part, uploaded int64
 	c.failures[job] = 0
 	c.stats.completed(now, p, q, uploaded)
 	if notify {
-		acts = append(acts, actNotify{participant: q.p, id: p.id, complete: true})
+		acts = append(acts, actNotify{participant: q.p, id: p.id, outcome: complete})
 	}
 	c.freed(p, job)
 	for _, r := range slices.Clone(c.requests) {
@@ -143,15 +146,20 @@ func (c *core) freed(p *pendingCheckpoint, job uint64) {
 }
 
 // finish answers a request.
-func (c *core) finish(r *request, id uint64, err error, acts []action) []action {
-	c.requests = slices.DeleteFunc(c.requests, func(x *request) bool { return x == r })
-	return append(acts, actReply{request: r, id: id, err: err})
+func (c *core) finish(r *request, with reply, acts []action) []action {
+	n := len(c.requests)
+	if c.requests = slices.DeleteFunc(c.requests, func(x *request) bool { return x == r }); len(c.requests) == n {
+		return acts // cancelled
+	}
+	return append(acts, actReply{request: r, reply: with})
 }
 
 // failOpen gives up whatever a job has in flight.
 func (c *core) failOpen(now time.Time, job uint64, err error, acts []action) []action {
-	if p := c.find(c.busy[job]); p != nil {
-		acts = c.fail(now, p, job, err, acts)
+	for _, p := range c.pending {
+		if p.parts[job] != nil {
+			acts = c.fail(now, p, job, err, acts)
+		}
 	}
 	return acts
 }
@@ -224,6 +232,9 @@ func (c *core) publish(now time.Time, acts []action) []action {
 	}
 	b := &batch{parts: map[*pendingCheckpoint][]uint64{}}
 	for _, p := range c.pending {
+		if p.savepoint != nil {
+			continue
+		}
 		ids := c.ready(p)
 		open := p.anyOpen()
 		if open && (p.firstAck.IsZero() || now.Before(p.firstAck.Add(c.cfg.GroupWindow))) || open && len(ids) == 0 {
@@ -305,7 +316,7 @@ func (c *core) published(now time.Time, e evPublished, acts []action) []action {
 			p.partial = true
 			for _, r := range slices.Clone(c.requests) {
 				if r.begun && r.id == p.id {
-					acts = c.finish(r, 0, fmt.Errorf("checkpoint %d: %w: %w", p.id, errNotPublished, e.err), acts)
+					acts = c.finish(r, reply{err: fmt.Errorf("checkpoint %d: %w: %w", p.id, errNotPublished, e.err)}, acts)
 				}
 			}
 		}
@@ -347,14 +358,14 @@ func (c *core) settle(now time.Time, acts []action) []action {
 		if !p.catalogDone || c.publishing != nil && c.publishing.parts[p] != nil {
 			return false
 		}
-		if p.id == c.nextID-1 {
+		if p.id == c.nextID-1 && p.savepoint == nil {
 			c.settled = complete
 		}
 		return true
 	})
 	for _, r := range slices.Clone(c.requests) {
-		if r.begun && len(r.remaining) == 0 && !slices.ContainsFunc(c.pending, func(p *pendingCheckpoint) bool { return p.id == r.id }) {
-			acts = c.finish(r, r.id, nil, acts)
+		if r.savepoint == nil && r.begun && len(r.remaining) == 0 && !slices.ContainsFunc(c.pending, func(p *pendingCheckpoint) bool { return p.id == r.id }) {
+			acts = c.finish(r, reply{id: r.id}, acts)
 		}
 	}
 	return acts
@@ -365,7 +376,7 @@ func (c *core) stop(now time.Time, err error) []action {
 	var acts []action
 	for _, p := range c.pending {
 		for _, id := range p.order {
-			if q := p.parts[id]; q.state == partTriggered || q.state == partAcked {
+			if q := p.parts[id]; q.state == partTriggered || q.state == partAcked || q.state == partPublishing && p.savepoint != nil {
 				q.state, q.err = partFailed, err
 				c.stats.failed(now, p, q)
 				acts = append(acts, actNotify{participant: q.p, id: p.id})
@@ -373,7 +384,7 @@ func (c *core) stop(now time.Time, err error) []action {
 		}
 	}
 	for _, r := range slices.Clone(c.requests) {
-		acts = c.finish(r, 0, err, acts)
+		acts = c.finish(r, reply{err: err}, acts)
 	}
 	for _, r := range c.restarts {
 		acts = append(acts, actRestart{restart: r, err: err})

@@ -63,7 +63,7 @@ func (s *sim) do(acts []action) {
 			if s.inFlight[id] == a.id {
 				delete(s.inFlight, id)
 			}
-			if a.complete {
+			if a.outcome == complete {
 				require.Equal(s.t, s.acked[a.id][id], s.durable[id], "job %d was told that %d is durable", id, a.id)
 			}
 		case actReply:
@@ -71,8 +71,8 @@ func (s *sim) do(acts []action) {
 			require.True(s.t, ok, "answered twice")
 			delete(s.waiting, a.request)
 			s.answered++
-			if a.err == nil {
-				require.Greater(s.t, a.id, from)
+			if a.reply.err == nil {
+				require.Greater(s.t, a.reply.id, from)
 			} else {
 				s.failed++
 			}

@@ -72,7 +72,8 @@ func (j *scripted) NotifyComplete(id uint64) {
 	defer j.mu.Unlock()
 	j.done = id
 }
-func (j *scripted) NotifyAborted(id uint64) { j.note("abort %d", id) }
+func (j *scripted) NotifyAborted(id uint64)   { j.note("abort %d", id) }
+func (j *scripted) NotifySavepoint(id uint64) { j.note("savepoint %d", id) }
 
 // times is when it was triggered.
 func (j *scripted) times() []time.Time {
@@ -158,7 +159,7 @@ type rig struct {
 	points         *failpoint.Set
 }
 
-func (r *rig) BeginCheckpoint(uint64) (uint64, error) {
+func (r *rig) BeginCheckpoint(uint64, Cut) (uint64, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.epoch += 10

@@ -79,7 +79,7 @@ func (h *history) begin(p *pendingCheckpoint, q *part) {
 	job := q.p.ID()
 	h.total.InProgress++
 	rows := append(h.jobs[job], &JobCheckpoint{
-		ID: p.id, Epoch: p.epoch, Job: job, JobName: q.p.Name(), Status: StatusInProgress, Kind: KindCheckpoint, TriggerTime: p.triggered,
+		ID: p.id, Epoch: p.epoch, Job: job, JobName: q.p.Name(), Status: StatusInProgress, Kind: p.cut.Kind, TriggerTime: p.triggered,
 	})
 	if len(rows) > historyPerJob {
 		rows = slices.Delete(rows, 0, len(rows)-historyPerJob)

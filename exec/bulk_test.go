@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/internal/failpoint"
 	"github.com/streamdb/streamdb/internal/pgerr"
 )
@@ -196,7 +197,7 @@ func TestBulkThatCannotBeTakenOut(t *testing.T) {
 	requireCode(t, pgerr.IOError, d.engine.takeOut(d.ctx(), p))
 	_, err := d.try("u +1,1")
 	requireCode(t, pgerr.IOError, err)
-	_, err = d.engine.BeginCheckpoint(100)
+	_, err = d.engine.BeginCheckpoint(100, checkpoint.Cut{Kind: checkpoint.KindCheckpoint})
 	requireCode(t, pgerr.IOError, err)
 	require.Equal(t, []string{"1000000,2"}, d.query("select * from t", 0))
 	d.reopen()

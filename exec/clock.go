@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/internal/pgerr"
 )
 
@@ -53,6 +54,7 @@ type clock struct {
 type checkpointEpoch struct {
 	epoch, id uint64
 	at        time.Time
+	cut       checkpoint.Cut
 }
 
 func newClock(e *Engine, start uint64) *clock {
@@ -175,7 +177,7 @@ func (c *clock) openSince(epoch uint64) time.Time {
 }
 
 // beginCheckpoint makes the open epoch the one at whose end checkpoint id cuts, and closes it.
-func (c *clock) beginCheckpoint(id uint64) (epoch uint64, err error) {
+func (c *clock) beginCheckpoint(id uint64, cut checkpoint.Cut) (epoch uint64, err error) {
 	// A cut must not hold a part of a transaction.
 	c.engine.bulk.Lock()
 	defer c.engine.bulk.Unlock()
@@ -186,13 +188,15 @@ func (c *clock) beginCheckpoint(id uint64) (epoch uint64, err error) {
 		}
 		epoch = c.closed.Load() + 1
 		c.mu.Lock()
-		c.checkpoints = append(c.checkpoints, checkpointEpoch{epoch: epoch, id: id, at: time.Now()})
+		c.checkpoints = append(c.checkpoints, checkpointEpoch{epoch: epoch, id: id, at: time.Now(), cut: cut})
 		if len(c.checkpoints) > keptCheckpoints {
 			c.checkpoints = append(c.checkpoints[:0:0], c.checkpoints[1:]...)
 		}
 		c.lastBegin = epoch
 		c.mu.Unlock()
-		c.engine.tables.seal(id, epoch)
+		if cut.Means(TablesID) {
+			c.engine.tables.seal(id, epoch, cut)
+		}
 		c.close(nil)
 		c.engine.wakeSources()
 	})
@@ -205,12 +209,12 @@ func (c *clock) quiet() bool {
 	return c.closed.Load() == c.lastBegin
 }
 
-// checkpointIn returns the first checkpoint epoch in (after, through].
-func (c *clock) checkpointIn(after, through uint64) (checkpointEpoch, bool) {
+// checkpointIn returns the first checkpoint epoch in (after, through] of those that mean the job.
+func (c *clock) checkpointIn(job, after, through uint64) (checkpointEpoch, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, cp := range c.checkpoints {
-		if cp.epoch > after && cp.epoch <= through {
+		if cp.epoch > after && cp.epoch <= through && cp.cut.Means(job) {
 			return cp, true
 		}
 	}

@@ -369,9 +369,9 @@ func (e *Engine) wakeSources() {
 }
 
 // BeginCheckpoint implements checkpoint.Clock.
-func (e *Engine) BeginCheckpoint(id uint64) (uint64, error) {
+func (e *Engine) BeginCheckpoint(id uint64, cut checkpoint.Cut) (uint64, error) {
 	e.settleHistories()
-	return e.clock.beginCheckpoint(id)
+	return e.clock.beginCheckpoint(id, cut)
 }
 
 // Quiet implements checkpoint.Clock.

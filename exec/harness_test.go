@@ -95,8 +95,10 @@ func openDB(t *testing.T, o testOptions) *testDB {
 
 type lateClock struct{ d *testDB }
 
-func (c lateClock) BeginCheckpoint(id uint64) (uint64, error) { return c.d.engine.BeginCheckpoint(id) }
-func (c lateClock) Quiet() bool                               { return false }
+func (c lateClock) BeginCheckpoint(id uint64, cut checkpoint.Cut) (uint64, error) {
+	return c.d.engine.BeginCheckpoint(id, cut)
+}
+func (c lateClock) Quiet() bool { return false }
 
 // open does what the server does at its start.
 func (d *testDB) open() {

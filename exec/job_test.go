@@ -305,10 +305,10 @@ func TestCheckpointThatWasMissed(t *testing.T) {
 	held := j.hold(hold)
 	churn(d, 5, 1)
 	d.wait(held, "the job is held")
-	e, err := d.engine.BeginCheckpoint(78)
+	e, err := d.engine.BeginCheckpoint(78, checkpoint.Cut{Kind: checkpoint.KindCheckpoint})
 	require.NoError(t, err)
 	for id := range uint64(keptCheckpoints) {
-		_, err := d.engine.BeginCheckpoint(100 + id)
+		_, err := d.engine.BeginCheckpoint(100+id, checkpoint.Cut{Kind: checkpoint.KindCheckpoint})
 		require.NoError(t, err)
 	}
 	acks.acked = make(chan *checkpoint.JobState, 4)

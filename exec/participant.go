@@ -190,3 +190,6 @@ func (j *Job) NotifyAborted(id uint64) {
 		store.Abort(id)
 	}
 }
+
+// NotifySavepoint implements checkpoint.Participant: to the state a savepoint is a snapshot that nothing builds on.
+func (j *Job) NotifySavepoint(id uint64) { j.NotifyAborted(id) }

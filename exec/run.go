@@ -460,8 +460,8 @@ func (r *run) nextCheckpoint(limit uint64) (checkpoint.Barrier, bool) {
 		return checkpoint.Barrier{}, false
 	}
 	b, ok := r.job.nextWanted(r.done, limit)
-	if cp, known := r.engine.clock.checkpointIn(r.done, limit); known && (!ok || cp.epoch < b.Epoch) {
-		b, ok = checkpoint.Barrier{Epoch: cp.epoch, Checkpoint: cp.id, Kind: checkpoint.KindCheckpoint, Triggered: cp.at}, true
+	if cp, known := r.engine.clock.checkpointIn(r.job.Spec.ID, r.done, limit); known && (!ok || cp.epoch < b.Epoch) {
+		b, ok = cp.cut.Barrier(cp.id, cp.epoch, cp.at, r.job.Settings()), true
 	}
 	return b, ok
 }
@@ -479,7 +479,7 @@ func (r *run) nextPaused(limit uint64) (b checkpoint.Barrier, ok bool) {
 
 // advance takes the job through one barrier and publishes the epoch.
 func (r *run) advance(b checkpoint.Barrier, firstChange uint64) error {
-	if b.Checkpoint != 0 && b.Now == 0 && r.unchanged(b) {
+	if b.Checkpoint != 0 && b.Now == 0 && !b.Full && r.unchanged(b) {
 		r.passed(b.Epoch)
 		r.job.acknowledge(r.job.unchangedState(b))
 		return nil
@@ -675,7 +675,7 @@ func (r *run) cut(b checkpoint.Barrier) {
 	}
 	r.mu.Unlock()
 	r.taken = false
-	if r.stateUnchanged() && r.samePositions(pos) {
+	if !b.Full && r.stateUnchanged() && r.samePositions(pos) {
 		// Sources that bring no rows must not make an idle database write: the seals are covered by the next snapshot.
 		r.job.acknowledge(r.job.unchangedState(b))
 		return
@@ -697,6 +697,9 @@ func (r *run) cut(b checkpoint.Barrier) {
 func (r *run) write(b checkpoint.Barrier, sealed []*state.Sealed, stats []checkpoint.SubtaskStats, pos map[string][]byte, errs []byte) error {
 	began := time.Now()
 	snap, err := r.store.Snapshot(context.Background(), b.Checkpoint, sealed)
+	if err == nil && b.Kind == checkpoint.KindSavepoint {
+		r.store.Hold(b.Checkpoint)
+	}
 	if err != nil {
 		r.job.decline(b.Checkpoint, err)
 		return err // the job starts again from its last complete checkpoint

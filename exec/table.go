@@ -753,7 +753,7 @@ func (tb *tables) mark(epoch, lsn uint64) {
 const maxWALMarks = 1 << 16
 
 // seal cuts the tables for checkpoint id at the end of epoch. Runs on the owner, O(tables).
-func (tb *tables) seal(id, epoch uint64) {
+func (tb *tables) seal(id, epoch uint64, cut checkpoint.Cut) {
 	began := time.Now()
 	sealed := tb.store.Seal(0)
 	sync := time.Since(began)
@@ -770,8 +770,11 @@ func (tb *tables) seal(id, epoch uint64) {
 			tb.finish(id, nil, err)
 			return
 		}
+		if cut.Kind == checkpoint.KindSavepoint {
+			tb.store.Hold(id)
+		}
 		tb.mu.Lock()
-		unchanged := snap.NewBytes == 0 && tb.completed != 0 && tb.lastSnap == tb.completed
+		unchanged := !cut.Full && snap.NewBytes == 0 && tb.completed != 0 && tb.lastSnap == tb.completed
 		tb.lastSnap = id
 		tb.unchanged[id] = unchanged
 		tb.mu.Unlock()
@@ -897,3 +900,6 @@ func (tb *tables) NotifyAborted(id uint64) {
 	defer tb.mu.Unlock()
 	tb.forget(id)
 }
+
+// NotifySavepoint implements checkpoint.Participant.
+func (tb *tables) NotifySavepoint(id uint64) { tb.NotifyAborted(id) }

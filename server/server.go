@@ -221,8 +221,8 @@ func (s *Server) currentTLS() *tls.Config {
 type engineClock struct{ s *Server }
 
 // BeginCheckpoint implements checkpoint.Clock.
-func (c engineClock) BeginCheckpoint(id uint64) (uint64, error) {
-	return c.s.engine.BeginCheckpoint(id)
+func (c engineClock) BeginCheckpoint(id uint64, cut checkpoint.Cut) (uint64, error) {
+	return c.s.engine.BeginCheckpoint(id, cut)
 }
 
 // Quiet implements checkpoint.Clock.

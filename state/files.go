@@ -82,6 +82,7 @@ func (s *Store) findOldDirs() error {
 type record struct {
 	id        uint64
 	confirmed bool
+	held      bool
 	names     map[string]struct{}
 	paths     []string
 }
@@ -97,7 +98,7 @@ func (s *Store) Confirm(id uint64) {
 	var confirmed []uint64
 	for i := range s.records {
 		if s.records[i].id == id {
-			s.records[i].confirmed = true
+			s.records[i].confirmed, s.records[i].held = true, false
 		}
 		if s.records[i].confirmed {
 			confirmed = append(confirmed, s.records[i].id)
@@ -107,7 +108,7 @@ func (s *Store) Confirm(id uint64) {
 		oldest := confirmed[len(confirmed)-keepConfirmed]
 		kept := s.records[:0]
 		for _, r := range s.records {
-			if r.id >= oldest {
+			if r.id >= oldest || r.held {
 				kept = append(kept, r)
 			}
 		}
@@ -121,6 +122,18 @@ func (s *Store) Confirm(id uint64) {
 	}
 	s.oldDirs = stuck
 	s.collectFiles()
+}
+
+// Hold keeps the local files of snapshot id when later ones are confirmed, until Abort or Confirm of it: it is being copied somewhere else.
+// To be called before another snapshot is taken.
+func (s *Store) Hold(id uint64) {
+	s.snapMu.Lock()
+	defer s.snapMu.Unlock()
+	for i := range s.records {
+		if s.records[i].id == id {
+			s.records[i].held = true
+		}
+	}
 }
 
 // removeIncarnation removes the folder of an incarnation unless a Pebble DB is open in it: views of a store that was closed, or
