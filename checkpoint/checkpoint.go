@@ -141,6 +141,8 @@ type JobState struct {
 	// Never for a savepoint, nor when Barrier.Full is set: these need all of it.
 	Unchanged bool
 	State     *state.Snapshot // nil when there is none
+	// Inputs are the participants it reads from: Participant.Inputs. Filled in by the coordinator.
+	Inputs []uint64
 	// Positions of source splits and change logs, by "operator/split"; Operators: other operator state, by operator id.
 	Positions   map[string][]byte
 	Operators   map[string][]byte

@@ -39,7 +39,7 @@ func (c *core) ack(now time.Time, s *JobState, acts []action) []action {
 	case !q.open():
 		return acts
 	}
-	s.Epoch, s.Name = p.epoch, q.p.Name()
+	s.Epoch, s.Name, s.Inputs = p.epoch, q.p.Name(), q.inputs
 	if s.Unchanged && !c.entries[s.Job] {
 		s.Unchanged = false // nothing durable to be equal to
 	}

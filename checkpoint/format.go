@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -85,6 +86,13 @@ type manifestDoc struct {
 	CatalogVersion uint64    `json:"catalog_version"`
 	Catalog        *ref      `json:"catalog,omitempty"`
 	Jobs           []jobDoc  `json:"jobs"`
+	Held           []heldDoc `json:"held,omitempty"`
+}
+
+type heldDoc struct {
+	jobDoc
+	CatalogVersion uint64 `json:"catalog_version"`
+	Catalog        *ref   `json:"catalog,omitempty"`
 }
 
 type jobDoc struct {
@@ -94,6 +102,7 @@ type jobDoc struct {
 	Epoch       uint64         `json:"epoch"`
 	Changed     uint64         `json:"changed"` // the checkpoint that last changed its state
 	Parallelism int            `json:"parallelism"`
+	Inputs      []uint64       `json:"inputs,omitempty"`
 	State       *stateDoc      `json:"state,omitempty"`
 	Positions   map[string]ref `json:"positions,omitempty"`
 	Operators   map[string]ref `json:"operators,omitempty"`
@@ -176,21 +185,33 @@ func docOf(m *Manifest, term uint64) *manifestDoc {
 	}
 	slices.Sort(ids)
 	for _, id := range ids {
-		s := m.Jobs[id]
-		j := jobDoc{
-			Job: s.Job, Name: s.Name, Checkpoint: s.Checkpoint, Epoch: s.Epoch, Changed: s.refs.since, Parallelism: s.Parallelism,
-			Positions: s.refs.positions, Operators: s.refs.operators,
+		doc.Jobs = append(doc.Jobs, docOfJob(m.Jobs[id]))
+	}
+	for _, id := range slices.Sorted(maps.Keys(m.Held)) {
+		for _, h := range m.Held[id] {
+			held := *h.JobState
+			refs := *held.refs
+			refs.positions, refs.operators = nil, nil // nobody goes on from it
+			held.refs = &refs
+			doc.Held = append(doc.Held, heldDoc{jobDoc: docOfJob(&held), CatalogVersion: h.CatalogVersion, Catalog: h.catalogRef})
 		}
-		if s.State != nil {
-			j.State = &stateDoc{
-				Format: s.State.Format, Backend: string(s.State.Backend), MaxParallelism: s.State.MaxParallelism,
-				FullSize: s.State.FullSize, NewBytes: s.State.NewBytes, Entries: s.State.Entries,
-				Base: fileDocs(s.State.Base, s.refs), Deltas: fileDocs(s.State.Deltas, s.refs),
-			}
-		}
-		doc.Jobs = append(doc.Jobs, j)
 	}
 	return doc
+}
+
+func docOfJob(s *JobState) jobDoc {
+	j := jobDoc{
+		Job: s.Job, Name: s.Name, Checkpoint: s.Checkpoint, Epoch: s.Epoch, Changed: s.refs.since, Parallelism: s.Parallelism, Inputs: s.Inputs,
+		Positions: s.refs.positions, Operators: s.refs.operators,
+	}
+	if s.State != nil {
+		j.State = &stateDoc{
+			Format: s.State.Format, Backend: string(s.State.Backend), MaxParallelism: s.State.MaxParallelism,
+			FullSize: s.State.FullSize, NewBytes: s.State.NewBytes, Entries: s.State.Entries,
+			Base: fileDocs(s.State.Base, s.refs), Deltas: fileDocs(s.State.Deltas, s.refs),
+		}
+	}
+	return j
 }
 
 func fileDocs(handles []state.Handle, refs *stateRefs) []fileDoc {
@@ -208,21 +229,29 @@ func manifestOf(doc *manifestDoc, at manifestRef) *Manifest {
 		CatalogVersion: doc.CatalogVersion, catalogRef: doc.Catalog, Jobs: map[uint64]*JobState{},
 	}
 	for _, j := range doc.Jobs {
-		s := &JobState{
-			Job: j.Job, Name: j.Name, Checkpoint: j.Checkpoint, Epoch: j.Epoch, Parallelism: j.Parallelism,
-			Positions: map[string][]byte{}, Operators: map[string][]byte{},
-			refs: &stateRefs{files: map[string]ref{}, memory: map[string]bool{}, positions: j.Positions, operators: j.Operators, since: j.Changed},
-		}
-		if d := j.State; d != nil {
-			s.State = &state.Snapshot{
-				Format: d.Format, Backend: state.BackendType(d.Backend), MaxParallelism: d.MaxParallelism,
-				FullSize: d.FullSize, NewBytes: d.NewBytes, Entries: d.Entries,
-				Base: handles(d.Base, s.refs), Deltas: handles(d.Deltas, s.refs),
-			}
-		}
-		m.Jobs[j.Job] = s
+		m.Jobs[j.Job] = jobOf(j)
+	}
+	m.Held = map[uint64][]*HeldState{}
+	for _, h := range doc.Held {
+		m.Held[h.Job] = append(m.Held[h.Job], &HeldState{JobState: jobOf(h.jobDoc), CatalogVersion: h.CatalogVersion, catalogRef: h.Catalog})
 	}
 	return m
+}
+
+func jobOf(j jobDoc) *JobState {
+	s := &JobState{
+		Job: j.Job, Name: j.Name, Checkpoint: j.Checkpoint, Epoch: j.Epoch, Parallelism: j.Parallelism, Inputs: j.Inputs,
+		Positions: map[string][]byte{}, Operators: map[string][]byte{},
+		refs: &stateRefs{files: map[string]ref{}, memory: map[string]bool{}, positions: j.Positions, operators: j.Operators, since: j.Changed},
+	}
+	if d := j.State; d != nil {
+		s.State = &state.Snapshot{
+			Format: d.Format, Backend: state.BackendType(d.Backend), MaxParallelism: d.MaxParallelism,
+			FullSize: d.FullSize, NewBytes: d.NewBytes, Entries: d.Entries,
+			Base: handles(d.Base, s.refs), Deltas: handles(d.Deltas, s.refs),
+		}
+	}
+	return s
 }
 
 func handles(docs []fileDoc, refs *stateRefs) []state.Handle {

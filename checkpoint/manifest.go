@@ -1,6 +1,8 @@
 package checkpoint
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/streamdb/streamdb/storage/object"
@@ -18,8 +20,69 @@ type Manifest struct {
 	CatalogVersion uint64
 	Catalog        []byte
 	Jobs           map[uint64]*JobState
+	// Held are older states, by job and in their order, of jobs that others read which were not part of later checkpoints: what these have
+	// missed is how the job's state differs from that.
+	Held map[uint64][]*HeldState
 
 	catalogRef *ref
+}
+
+// HeldState is a state of a job as of an earlier checkpoint, with the catalog of that time.
+type HeldState struct {
+	*JobState
+	CatalogVersion uint64
+	Catalog        []byte
+
+	catalogRef *ref
+}
+
+// hold keeps the states that jobs of m have read from and that are not the newest ones any more. cur is the manifest before m.
+func (m *Manifest) hold(cur *Manifest) {
+	m.Held = map[uint64][]*HeldState{}
+	if cur == nil {
+		return
+	}
+	for _, k := range sortedJobs(m) {
+		reader := m.Jobs[k]
+		for _, in := range reader.Inputs {
+			now := m.Jobs[in]
+			if now == nil || now.Since() <= reader.Checkpoint {
+				continue
+			}
+			h := cur.at(in, reader.Checkpoint)
+			if h == nil || slices.ContainsFunc(m.Held[in], func(o *HeldState) bool { return o.Since() == h.Since() }) {
+				continue
+			}
+			m.Held[in] = append(m.Held[in], h)
+		}
+	}
+	for _, hs := range m.Held {
+		slices.SortFunc(hs, func(a, b *HeldState) int { return cmp.Compare(a.Since(), b.Since()) })
+	}
+}
+
+// at returns the state that a job had at a checkpoint, nil when m does not have it.
+func (m *Manifest) at(job, checkpoint uint64) *HeldState {
+	if s := m.Jobs[job]; s != nil && s.Since() <= checkpoint {
+		if s.Checkpoint < checkpoint {
+			return nil // what became of it until then is not known
+		}
+		return &HeldState{JobState: s, CatalogVersion: m.CatalogVersion, Catalog: m.Catalog, catalogRef: m.catalogRef}
+	}
+	return m.HeldAt(job, checkpoint)
+}
+
+// HeldAt returns the state held of a job as of a checkpoint that one of its readers has not gone on from, nil when there is none.
+func (m *Manifest) HeldAt(job, checkpoint uint64) *HeldState {
+	for _, h := range slices.Backward(m.Held[job]) {
+		if h.Since() <= checkpoint {
+			if h.Checkpoint < checkpoint {
+				return nil
+			}
+			return h
+		}
+	}
+	return nil
 }
 
 // stateRefs are the places of a job state's bytes.
@@ -43,6 +106,16 @@ func (s *JobState) Since() uint64 {
 func (m *Manifest) refsOf(fn func(job uint64, name string, r ref)) {
 	if m.catalogRef != nil {
 		fn(0, "catalog", *m.catalogRef)
+	}
+	for id, held := range m.Held {
+		for _, h := range held {
+			if h.catalogRef != nil {
+				fn(id, "held catalog", *h.catalogRef)
+			}
+			for name, r := range h.refs.files {
+				fn(id, "held "+name, r)
+			}
+		}
 	}
 	for id, s := range m.Jobs {
 		for name, r := range s.refs.files {

@@ -212,6 +212,7 @@ func (p *publisher) merge(b *batch, seq uint64) *Manifest {
 	for _, job := range b.drop {
 		delete(m.Jobs, job)
 	}
+	m.hold(p.latest())
 	return m
 }
 

@@ -91,7 +91,16 @@ func resolve(ctx context.Context, store object.Store, m *Manifest) error {
 	if m.catalogRef != nil {
 		read(*m.catalogRef, func(b []byte) { m.Catalog = b })
 	}
-	for _, s := range m.Jobs {
+	states := slices.Collect(maps.Values(m.Jobs))
+	for _, held := range m.Held {
+		for _, h := range held {
+			if h.catalogRef != nil {
+				read(*h.catalogRef, func(b []byte) { h.Catalog = b })
+			}
+			states = append(states, h.JobState)
+		}
+	}
+	for _, s := range states {
 		for name, r := range s.refs.positions {
 			read(r, func(b []byte) { s.Positions[name] = b })
 		}

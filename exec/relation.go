@@ -36,7 +36,9 @@ type Relation struct {
 	form   atomic.Pointer[rowForm]
 	// superseded: another relation is known by the id now.
 	superseded atomic.Bool
-	floor      atomic.Uint64 // readers of the relation that was known by the id before may have seen this epoch
+	// recalled is the epoch that the relation was restored at, when its log goes back further: who goes on from before that does nothing until then.
+	recalled uint64
+	floor    atomic.Uint64 // readers of the relation that was known by the id before may have seen this epoch
 	// history keeps changes for subscriptions that go on from the past; nil: none are kept.
 	history atomic.Pointer[history]
 

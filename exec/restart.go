@@ -151,6 +151,9 @@ func (r *run) attach(epoch uint64, continued func(*Relation) bool) bool {
 			return false
 		}
 		r.readers = append(r.readers, rd)
+		if epoch < in.recalled {
+			r.resume = max(r.resume, in.recalled)
+		}
 	}
 	r.feed()
 	return true

@@ -38,6 +38,8 @@ type run struct {
 	readers  []*changelog.Reader // per input
 	pins     *Pinned             // during the backfill
 	done     uint64              // newest epoch processed; owned by the driver
+	// resume is the first epoch that the run may close: of those before it its inputs do not tell apart all changes.
+	resume uint64
 	// announced is the newest epoch that readers were told is closed; owned by the driver.
 	announced uint64
 	// taken is set while rows were taken in since the last checkpoint barrier: operators put what they changed only there, so the state may
@@ -395,7 +397,7 @@ func (r *run) next() (b checkpoint.Barrier, firstChange uint64, ok bool, err err
 		return b, b.Epoch, ok, nil
 	}
 	r.job.declineMissed(r.done, 0)
-	if limit <= r.done {
+	if limit <= r.done || limit < r.resume {
 		return b, 0, false, nil
 	}
 	cp, hasCP := r.nextCheckpoint(limit)
@@ -420,6 +422,7 @@ func (r *run) next() (b checkpoint.Barrier, firstChange uint64, ok bool, err err
 	if b.Epoch = r.job.untilTemporal(first, b.Epoch); r.job.exact.Load() > 0 {
 		b.Epoch = min(b.Epoch, first)
 	}
+	b.Epoch = max(b.Epoch, r.resume)
 	if hasCP && cp.Epoch <= b.Epoch {
 		b = cp
 	}

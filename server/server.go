@@ -339,6 +339,7 @@ func (s *Server) restore(ctx context.Context, m *checkpoint.Manifest) error {
 	if err := s.dropUnfinished(); err != nil {
 		return err
 	}
+	past := s.newRecall(m)
 	var starting []*exec.Job
 	objects := s.catalog.Snapshot().Objects()
 	slices.SortStableFunc(objects, func(a, b *catalog.Object) int { return cmp.Compare(a.JobID(), b.JobID()) }) // inputs come before what reads them
@@ -352,6 +353,7 @@ func (s *Server) restore(ctx context.Context, m *checkpoint.Manifest) error {
 			if err := s.openTable(ctx, o, tableEpoch); err != nil {
 				return fmt.Errorf("table %s: %w", o.Name, err)
 			}
+			past.relation(ctx, o, tables)
 		case o.Plan != nil:
 			js, err := fetch(o.JobID())
 			if err != nil {
@@ -366,6 +368,7 @@ func (s *Server) restore(ctx context.Context, m *checkpoint.Manifest) error {
 			if o.Paused {
 				j.Pause()
 			}
+			past.relation(ctx, o, js)
 			starting = append(starting, j)
 		}
 	}

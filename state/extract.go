@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 
+	"github.com/cockroachdb/pebble/v2"
+
 	"github.com/streamdb/streamdb/internal/pgerr"
 )
 
@@ -56,31 +58,73 @@ func Extract(ctx context.Context, opts Options, from *Snapshot, as func(table ui
 }
 
 // eachEntry calls f for all entries of a store that was just restored, in order of their keys, which are valid during the call.
-func (s *Store) eachEntry(ctx context.Context, f func(key, val []byte) error) (err error) {
-	if s.db == nil {
-		m, err := s.newMerger(ctx, s.chain.deltas)
-		if err != nil {
-			return err
-		}
-		for {
-			ok, err := m.next()
-			if err == nil && ok && !m.tomb {
-				err = f(m.key, m.val)
-			}
-			if err != nil || !ok {
-				return errors.Join(err, m.close())
-			}
-		}
-	}
-	it, err := s.cold.newIter(false)
+func (s *Store) eachEntry(ctx context.Context, f func(key, val []byte) error) error {
+	r, err := s.readEntries(ctx)
 	if err != nil {
 		return err
 	}
-	for ok := it.First(); ok && err == nil; ok = it.Next() {
-		var val []byte
-		if val, err = it.ValueAndErr(); err == nil {
-			err = f(it.Key(), val)
+	for r.ok && err == nil {
+		if err = f(r.key, r.val); err == nil {
+			err = r.next()
 		}
 	}
-	return errors.Join(err, it.Error(), it.Close())
+	return errors.Join(err, r.close())
+}
+
+// entryReader goes through all entries of a store in order of their keys; key and val are valid until the next one.
+type entryReader struct {
+	ok       bool
+	key, val []byte
+	merger   *merger
+	it       *pebble.Iterator
+	seek     []byte
+	store    *Store // of Compare: opened for it
+}
+
+func (s *Store) readEntries(ctx context.Context) (r *entryReader, err error) {
+	r = &entryReader{}
+	if s.db == nil {
+		r.merger, err = s.newMerger(ctx, s.chain.deltas)
+	} else {
+		r.it, err = s.cold.newIter(false)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := r.next(); err != nil {
+		return nil, errors.Join(err, r.close())
+	}
+	return r, nil
+}
+
+func (r *entryReader) next() (err error) {
+	if r.it == nil {
+		for {
+			if r.ok, err = r.merger.next(); err != nil || !r.ok || !r.merger.tomb {
+				r.key, r.val = r.merger.key, r.merger.val
+				return err
+			}
+		}
+	}
+	if r.key == nil {
+		return r.at(r.it.First())
+	}
+	return r.at(r.it.Next())
+}
+
+// at takes up where the iterator stands.
+func (r *entryReader) at(ok bool) (err error) {
+	if r.ok = ok; !ok {
+		return r.it.Error()
+	}
+	r.key = r.it.Key()
+	r.val, err = r.it.ValueAndErr()
+	return err
+}
+
+func (r *entryReader) close() error {
+	if r.it != nil {
+		return r.it.Close()
+	}
+	return r.merger.close()
 }

@@ -158,7 +158,7 @@ func (l *Log) Append(epoch uint64, c *types.Chunk) {
 	if c.Rows() == 0 {
 		return
 	}
-	b := chunkBytes(c)
+	b := ChunkBytes(c)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	i := len(l.open)
@@ -301,6 +301,28 @@ func (l *Log) FirstAfter(e, through uint64) (uint64, bool) {
 	return l.entries[i].Epoch, true
 }
 
+// Recall gives a log that was just restored, and that nobody reads yet, entries of the past, in ascending epochs up to its own: it holds all changes after
+// epoch from then.
+func (l *Log) Recall(from uint64, entries []Entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range entries {
+		e := &entries[i]
+		for _, c := range e.Chunks {
+			e.Rows += int64(c.Rows())
+			e.Bytes += ChunkBytes(c)
+		}
+		if e.Rows > 0 {
+			l.entries = append(l.entries, *e)
+			l.bytes += e.Bytes
+		}
+	}
+	l.base = from
+}
+
+// Limit is how many bytes the log holds for slow readers.
+func (l *Log) Limit() int64 { return l.limit }
+
 // Range returns the entries of epochs (after, through]. ok is false when some of them are gone.
 func (l *Log) Range(after, through uint64) (es []Entry, ok bool) {
 	l.mu.Lock()
@@ -380,7 +402,8 @@ func (l *Log) Bytes() int64 {
 	return l.bytes
 }
 
-func chunkBytes(c *types.Chunk) int64 {
+// ChunkBytes estimates the memory of a chunk.
+func ChunkBytes(c *types.Chunk) int64 {
 	b := int64(8 * len(c.Weights))
 	for _, v := range c.Cols {
 		b += int64(len(v.Bool) + 8*len(v.Int) + 8*len(v.Float) + 16*len(v.Str) + 24*len(v.Num) + 16*len(v.Ivl))

@@ -1,0 +1,105 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/streamdb/streamdb/catalog"
+	"github.com/streamdb/streamdb/checkpoint"
+	"github.com/streamdb/streamdb/exec"
+)
+
+// recall gives relations that are being restored back what views missed that were not part of the newest checkpoint: paused ones, ones that were starting again,
+// slow ones. The manifest holds for them what the relations were when they last took part.
+type recall struct {
+	s *Server
+	m *checkpoint.Manifest
+	// readers are, by relation, what the jobs that read it go on from.
+	readers map[uint64][]*checkpoint.JobState
+}
+
+func (s *Server) newRecall(m *checkpoint.Manifest) *recall {
+	r := &recall{s: s, m: m, readers: map[uint64][]*checkpoint.JobState{}}
+	if m == nil || len(m.Held) == 0 {
+		return r
+	}
+	for _, o := range s.catalog.Snapshot().Objects() {
+		js := m.Jobs[o.JobID()]
+		if o.Plan == nil || js == nil {
+			continue
+		}
+		spec, err := jobSpec(o)
+		if err != nil {
+			continue // reported when the job is made
+		}
+		for _, in := range spec.Plan.Inputs {
+			r.readers[in] = append(r.readers[in], js)
+		}
+	}
+	return r
+}
+
+// relation is called for each relation that was restored from now, before the views that read it. Where the past cannot be had these are computed
+// again.
+func (r *recall) relation(ctx context.Context, o *catalog.Object, now *checkpoint.JobState) {
+	if now == nil || len(r.readers[o.ID]) == 0 {
+		return
+	}
+	held := map[*checkpoint.HeldState]uint64{} // with the epoch of the earliest reader
+	for _, js := range r.readers[o.ID] {
+		if now.Since() <= js.Checkpoint {
+			continue
+		}
+		h := r.m.HeldAt(now.Job, js.Checkpoint)
+		if h == nil || !r.sameRows(o, h) {
+			continue
+		}
+		if e, ok := held[h]; !ok || js.Epoch < e {
+			held[h] = js.Epoch
+		}
+	}
+	if len(held) == 0 {
+		return
+	}
+	rel, ok := r.s.engine.Relation(o.ID)
+	if !ok {
+		return
+	}
+	if err := r.bring(ctx, rel, now, held); err != nil {
+		r.s.log.Warn().Err(err).Str("relation", o.Name).Msg("what views missed of a relation cannot be found: they are computed again")
+	}
+}
+
+func (r *recall) bring(ctx context.Context, rel *exec.Relation, now *checkpoint.JobState, held map[*checkpoint.HeldState]uint64) error {
+	var past []exec.PastState
+	for h, epoch := range held {
+		snap, err := r.s.coord.Fetch(ctx, h.JobState, filepath.Join(r.s.cfg.DataDir, "jobs", fmt.Sprint(h.Job)))
+		if err != nil {
+			return err
+		}
+		past = append(past, exec.PastState{Epoch: epoch, State: snap})
+	}
+	slices.SortFunc(past, func(a, b exec.PastState) int { return cmp.Compare(a.Epoch, b.Epoch) })
+	ok, err := r.s.engine.Recall(ctx, rel, past, exec.PastState{Epoch: now.Epoch, State: now.State})
+	if err == nil && !ok {
+		r.s.log.Warn().Str("relation", rel.Name).Msg("views missed more changes of a relation than its change log holds: they are computed again")
+	}
+	return err
+}
+
+// sameRows reports whether the rows that are held can be read as those of now.
+func (r *recall) sameRows(o *catalog.Object, h *checkpoint.HeldState) bool {
+	if len(h.Catalog) == 0 {
+		return false
+	}
+	c, err := catalog.New(h.Catalog, nil)
+	if err != nil {
+		r.s.log.Warn().Err(err).Msg("the catalog of an earlier checkpoint cannot be read")
+		return false
+	}
+	was, ok := c.Snapshot().Get(o.ID)
+	return ok && was.JobID() == o.JobID() && was.Rewrites == o.Rewrites
+}

@@ -1,0 +1,76 @@
+package server_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestViewsBehindAtACheckpointGoOn: views that were no part of the newest checkpoint, here paused ones, go on after a crash from where they were. Temporal
+// joins show whether they do: computed again they would meet the prices of now.
+func TestViewsBehindAtACheckpointGoOn(t *testing.T) {
+	d := open(t)
+	s := d.connect()
+	s.must("CREATE TABLE orders (id int PRIMARY KEY, item int, n int)", "CREATE TABLE prices (item int PRIMARY KEY, price int)", "CREATE TABLE other (a int)",
+		"INSERT INTO prices SELECT g, 100 FROM generate_series(1, 10) g",
+		"CREATE MATERIALIZED VIEW big AS SELECT id, item, n * 10 AS n FROM orders",
+		"CREATE MATERIALIZED VIEW over_table AS SELECT o.id, o.n, p.price FROM orders o JOIN prices FOR SYSTEM_TIME AS OF PROCTIME() p ON o.item = p.item",
+		"CREATE MATERIALIZED VIEW over_view AS SELECT o.id, o.n, p.price FROM big o JOIN prices FOR SYSTEM_TIME AS OF PROCTIME() p ON o.item = p.item",
+		"CREATE MATERIALIZED VIEW above AS SELECT price, count(*) AS c, sum(n) AS n FROM over_view GROUP BY price",
+		"CREATE INDEX ON over_view (price)",
+		"INSERT INTO orders SELECT g, g % 10 + 1, g FROM generate_series(1, 1000) g", "FLUSH", "CHECKPOINT")
+	crashes := 0
+	check := func(want ...string) {
+		t.Helper()
+		s.must("FLUSH")
+		for _, v := range []string{"over_table", "over_view"} {
+			require.Equal(t, strings.Join(want, " "), strings.Join(s.rows("SELECT price, count(*), sum(id) FROM "+v+" GROUP BY 1 ORDER BY 1"), " "), "%s after %d crashes", v, crashes)
+			require.Equal(t, s.row("SELECT count(*), sum(n) FROM "+v+" v"), s.row("SELECT count(*), sum(n) * "+map[string]string{"over_table": "1", "over_view": "10"}[v]+" FROM orders"), v)
+		}
+		require.Equal(t, s.rows("SELECT price, count(*), sum(n) FROM over_view GROUP BY 1 ORDER BY 1"), s.rows("SELECT * FROM above ORDER BY 1"))
+	}
+	crash := func() {
+		d.crash()
+		crashes++
+		s = d.connect()
+	}
+	pause, resume := []string{"PAUSE over_table", "PAUSE over_view"}, []string{"RESUME over_table", "RESUME over_view"}
+	check("100|1000|500500")
+
+	// What they miss: new, changed and deleted rows, and a table that they do not read.
+	s.must(pause...)
+	s.must("INSERT INTO orders SELECT g, g % 10 + 1, g FROM generate_series(1001, 2000) g", "DELETE FROM orders WHERE id <= 100", "UPDATE orders SET n = n + 1 WHERE id BETWEEN 500 AND 599",
+		"INSERT INTO other VALUES (1)", "CHECKPOINT", "UPDATE prices SET price = 200", "INSERT INTO other VALUES (2)", "CHECKPOINT")
+	crash()
+	require.Equal(t, "100|1000", s.row("SELECT price, count(*) FROM over_table GROUP BY 1"), "they are paused and show what they were")
+	s.must(resume...)
+	check("100|800|440500", "200|1100|1555450") // 1..100 gone, 500..599 met the new price again
+	s.must("CHECKPOINT")
+	crash()
+	check("100|800|440500", "200|1100|1555450")
+
+	// Two of them behind by different checkpoints, with crashes while they are.
+	s.must("PAUSE over_view", "INSERT INTO orders SELECT g, g % 10 + 1, g FROM generate_series(2001, 2010) g", "CHECKPOINT", "PAUSE over_table",
+		"INSERT INTO orders SELECT g, g % 10 + 1, g FROM generate_series(2011, 2020) g", "CHECKPOINT")
+	crash()
+	s.must("UPDATE prices SET price = 300", "CHECKPOINT", "INSERT INTO orders SELECT g, g % 10 + 1, g FROM generate_series(2021, 2030) g", "CHECKPOINT")
+	crash()
+	require.Equal(t, "1900 1910", strings.Join(s.rows("SELECT count(*) FROM over_view UNION ALL SELECT count(*) FROM over_table"), " "))
+	s.must(resume...)
+	s.must("FLUSH")
+	require.Equal(t, "300|20", s.rows("SELECT price, count(*) FROM over_table GROUP BY 1 ORDER BY 1")[2])
+	require.Equal(t, "300|30", s.rows("SELECT price, count(*) FROM over_view GROUP BY 1 ORDER BY 1")[2])
+	require.Equal(t, s.rows("SELECT price, count(*), sum(n) FROM over_view GROUP BY 1 ORDER BY 1"), s.rows("SELECT * FROM above ORDER BY 1"))
+
+	// The table got another column meanwhile, and then all of its rows new ones: only then nothing can be told from before.
+	s.must("CHECKPOINT", "PAUSE over_table", "ALTER TABLE orders ADD COLUMN note text DEFAULT 'x'", "INSERT INTO orders SELECT g, g % 10 + 1, g FROM generate_series(2031, 2040) g",
+		"UPDATE prices SET price = 400", "CHECKPOINT")
+	crash()
+	s.must("RESUME over_table", "FLUSH")
+	require.Equal(t, "400|10", s.rows("SELECT price, count(*) FROM over_table GROUP BY 1 ORDER BY 1")[3])
+
+	// When nobody is behind any more nothing is held.
+	s.must("CHECKPOINT", "INSERT INTO orders VALUES (3000, 1, 1)", "FLUSH", "CHECKPOINT")
+	require.Empty(t, d.srv.Coordinator().Latest().Held)
+}
