@@ -15,10 +15,10 @@ TEST_TIMEOUT ?= 20m
 E2E_TIMEOUT  ?= 20m
 FUZZTIME     ?= 5s
 
-.PHONY: help build demo test e2e check fmt bench fuzz versitygw clients clean
+.PHONY: help build demo test e2e check fmt bench fuzz checkpoint-rows versitygw clients clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## bin/streamdb, one static binary
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN) ./cmd/streamdb
@@ -51,6 +51,9 @@ bench: build ## the Nexmark queries, against hand-written loops where there are 
 
 fuzz: ## each fuzz target for FUZZTIME
 	@tools/fuzz.sh $(FUZZTIME)
+
+checkpoint-rows: versitygw ## runs what shows the promises of the checkpoint system and writes docs/checkpoint-rows.md
+	@tools/checkpoint-rows.sh
 
 CLIENTS := $(CURDIR)/.cache/clients
 

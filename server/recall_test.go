@@ -5,11 +5,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/streamdb/streamdb/internal/checkpointrows"
 )
 
 // TestViewsBehindAtACheckpointGoOn: views that were no part of the newest checkpoint, here paused ones, go on after a crash from where they were. Temporal
 // joins show whether they do: computed again they would meet the prices of now.
 func TestViewsBehindAtACheckpointGoOn(t *testing.T) {
+	checkpointrows.Shows(t, 4)
 	d := open(t)
 	s := d.connect()
 	s.must("CREATE TABLE orders (id int PRIMARY KEY, item int, n int)", "CREATE TABLE prices (item int PRIMARY KEY, price int)", "CREATE TABLE other (a int)",
