@@ -90,7 +90,7 @@ func (p *publisher) sweep(ctx context.Context) error {
 
 func (p *publisher) sweepList(ctx context.Context, h *head, keep map[string]bool) error {
 	orphans, err := unreferenced(ctx, p.store, h, keep)
-	if err != nil || len(orphans) == 0 {
+	if err != nil {
 		return err
 	}
 	now, _, err := readHead(ctx, p.store)
@@ -104,6 +104,18 @@ func (p *publisher) sweepList(ctx context.Context, h *head, keep map[string]bool
 		if err := p.store.Delete(ctx, chunk...); err != nil {
 			return err
 		}
+	}
+	return abortUploads(ctx, p.store, h)
+}
+
+// abortUploads ends the uploads in parts that earlier servers did not complete: a bucket keeps and charges their parts, and lists them nowhere else.
+func abortUploads(ctx context.Context, store object.Store, h *head) error {
+	_, err := store.AbortUploads(ctx, dataPrefix, func(key string) bool {
+		seq, ok := tagOf(key)
+		return ok && seq <= h.Seq
+	})
+	if err != nil {
+		return fmt.Errorf("end unfinished uploads: %w", err)
 	}
 	return nil
 }

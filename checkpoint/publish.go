@@ -28,7 +28,7 @@ const (
 	inlineBytes       = 128       // blobs up to this size are always inline in the manifest
 	inlineBatchBytes  = 16 << 10  // all new small blobs of a batch go inline when they are not more than this
 	inlineTotalBytes  = 256 << 10 // inline bytes that a manifest carries at most
-	createAttempts    = 5         // attempts to write a manifest
+	createAttempts    = 2         // attempts to write a manifest, beside those of the store
 	garbageKeys       = 100_000   // keys remembered for deletion; what is beyond is left to the next start's sweep
 )
 
@@ -50,6 +50,8 @@ type publisher struct {
 	attempted  map[string]uint64          // keys written for a Seq and not yet known to be referenced
 	attempts   int                        // makes names unique
 
+	packs, packedFiles, inlineFiles atomic.Int64
+
 	garbageMu sync.Mutex
 	garbage   []string
 
@@ -67,6 +69,20 @@ type published struct {
 	manifest *Manifest
 	uploaded map[uint64]int64 // new bytes per job
 	silent   bool             // the notification is lost, as in a crash
+}
+
+// Files counts what became of state since the start.
+type Files struct {
+	Packs, Packed, Inline int64 // objects that hold small files, the files in them, files in manifests
+	Garbage               int   // objects that are still to be deleted
+}
+
+// Files returns the counts.
+func (c *Coordinator) Files() Files {
+	p := c.pub
+	p.garbageMu.Lock()
+	defer p.garbageMu.Unlock()
+	return Files{Packs: p.packs.Load(), Packed: p.packedFiles.Load(), Inline: p.inlineFiles.Load(), Garbage: len(p.garbage)}
 }
 
 func newPublisher(store object.Store, holder string, log zerolog.Logger, failpoints *failpoint.Set) *publisher {
@@ -388,11 +404,14 @@ func (u *upload) assignSmall() map[string][]byte {
 		for i, b := range group {
 			b.set(ref{Object: key, Offset: offsets[i], Size: int64(len(b.data)), CRC: castagnoli(b.data)})
 		}
+		u.p.packs.Add(1)
+		u.p.packedFiles.Add(int64(len(group)))
 		group, size = nil, 0
 	}
 	for _, b := range u.small {
 		if allInline || len(b.data) <= inlineBytes {
 			b.set(ref{Inline: bytes.Clone(b.data), Size: int64(len(b.data)), CRC: castagnoli(b.data)})
+			u.p.inlineFiles.Add(1)
 			continue
 		}
 		group = append(group, b)

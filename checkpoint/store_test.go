@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
+	"github.com/streamdb/streamdb/internal/checkpointrows"
 	"github.com/streamdb/streamdb/internal/failpoint"
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/state"
@@ -514,4 +516,32 @@ func TestReadsFormatVersion1(t *testing.T) {
 	problems, err := Verify(context.Background(), store, &out)
 	require.NoError(t, errors.Join(err))
 	require.Zero(t, problems, out.String())
+}
+
+// What a server that died in the middle of an upload in parts has left is ended by the next one's sweep; what is in the making is not.
+func TestSweepEndsUnfinishedUploads(t *testing.T) {
+	checkpointrows.Shows(t, 98)
+	t.Setenv("AWS_ACCESS_KEY_ID", "test")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+	ctx := context.Background()
+	server := objecttest.NewS3Server(t, "bucket")
+	store, err := object.Open(ctx, server.StoreURL("db"))
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "big")
+	require.NoError(t, os.WriteFile(path, make([]byte, 17<<20), 0o644))
+	for _, key := range []string{"data/0000000000000001-x/7/a", "data/0000000000000099-x/7/in-the-making"} {
+		server.SetFault(func(r *http.Request) objecttest.S3Fault {
+			if r.Method == http.MethodDelete || r.Method == http.MethodPost && r.URL.Query().Has("uploadId") {
+				return objecttest.S3Forbidden
+			}
+			return objecttest.S3Fault{}
+		})
+		_, err := store.PutFile(ctx, key, path)
+		require.Error(t, err)
+	}
+	server.SetFault(nil)
+	require.Equal(t, 2, server.Uploads())
+	p := testPublisher(t, store)
+	require.NoError(t, p.sweep(ctx))
+	require.Equal(t, 1, server.Uploads())
 }

@@ -153,6 +153,30 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	if !st.LastCompletedAt.IsZero() {
 		gauge("last_checkpoint_timestamp_seconds", "When the newest completed checkpoint was published.", float64(st.LastCompletedAt.Unix()), nil, nil)
 	}
+	files := s.coord.Files()
+	counter("checkpoint_packs_total", "Objects that hold small files of many jobs.", float64(files.Packs), nil, nil)
+	counter("checkpoint_packed_files_total", "Small files in them.", float64(files.Packed), nil, nil)
+	counter("checkpoint_inline_files_total", "Small files written into manifests.", float64(files.Inline), nil, nil)
+	gauge("checkpoint_garbage_objects", "Objects that no checkpoint needs any more and that are still to be deleted.", float64(files.Garbage), nil, nil)
+	n := s.objects.Counts()
+	for _, c := range []struct {
+		name, help string
+		v          int64
+	}{
+		{"reads_total", "Reads of the checkpoint store.", n.Reads},
+		{"read_bytes_total", "Bytes read from it.", n.BytesRead},
+		{"writes_total", "Objects written to it, and conditional writes that did not hold.", n.Writes},
+		{"written_bytes_total", "Bytes of those objects.", n.BytesWritten},
+		{"lists_total", "Lists of its objects.", n.Lists},
+		{"deletes_total", "Calls that delete objects.", n.Deletes},
+		{"deleted_objects_total", "Objects deleted.", n.Deleted},
+		{"failures_total", "Calls that failed in spite of repetition.", n.Failed},
+		{"retries_total", "Attempts that were repeated.", n.Retries},
+		{"throttled_total", "Answers that asked to slow down.", n.Throttled},
+		{"aborted_uploads_total", "Uploads in parts of servers that had died, ended by the sweep.", n.AbortedUploads},
+	} {
+		counter("object_store_"+c.name, c.help, float64(c.v), nil, nil)
+	}
 	for _, j := range s.engine.Jobs() {
 		l := []string{s.jobName(j)}
 		up := 0.0

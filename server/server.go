@@ -82,7 +82,7 @@ type Server struct {
 	registry *functions.Registry
 	catalog  *catalog.Catalog
 	engine   *exec.Engine
-	objects  object.Store
+	objects  *object.Metered
 	coord    *checkpoint.Coordinator
 	shared   *state.Shared
 	wal      *wal.WAL
@@ -170,9 +170,11 @@ func (s *Server) open(ctx context.Context) error {
 	if s.cfg.CheckpointDir == "" {
 		s.cfg.CheckpointDir = "file://" + filepath.Join(s.cfg.DataDir, "checkpoints")
 	}
-	if s.objects, err = object.Open(ctx, s.cfg.CheckpointDir); err != nil {
+	store, err := object.Open(ctx, s.cfg.CheckpointDir)
+	if err != nil {
 		return fmt.Errorf("checkpoint directory %s: %w", s.cfg.CheckpointDir, err)
 	}
+	s.objects = object.NewMetered(store)
 	s.shared = state.OpenShared(s.cfg.Memory)
 	if s.coord, err = checkpoint.New(s.settings.checkpoints(), s.objects, checkpoint.Env{
 		Clock: engineClock{s}, Participants: func() []checkpoint.Participant { return s.engine.Participants() },

@@ -74,11 +74,14 @@ func Copy(ctx context.Context, from Store, key string, to Store, toKey, scratch 
 // inner is the store that s is a part of, and the key in it.
 func inner(s Store, key string) (Store, string) {
 	for {
-		p, ok := s.(*prefixed)
-		if !ok {
+		switch p := s.(type) {
+		case *prefixed:
+			s, key = p.Store, p.prefix+key
+		case *Metered:
+			s = p.Store
+		default:
 			return s, key
 		}
-		s, key = p.Store, p.prefix+key
 	}
 }
 
@@ -94,11 +97,14 @@ func (s *S3) copyFrom(ctx context.Context, from *S3, key, toKey string) (Info, e
 	if st.Size > maxCopyBytes {
 		return Info{}, s.fail(ctx, "copy", toKey, true, errors.New("the object is too large to be copied with one request"))
 	}
-	out, err := s.client.CopyObject(ctx, &s3.CopyObjectInput{
-		Bucket: aws.String(s.bucket), Key: s.key(toKey), CopySource: aws.String((&url.URL{Path: from.bucket + "/" + from.prefix + key}).EscapedPath()),
-	})
-	if err != nil {
-		return Info{}, s.fail(ctx, "copy", toKey, true, err)
+	var out *s3.CopyObjectOutput
+	if err := s.do(ctx, "copy", toKey, true, st.Size, func(ctx context.Context) (err error) {
+		out, err = s.client.CopyObject(ctx, &s3.CopyObjectInput{
+			Bucket: aws.String(s.bucket), Key: s.key(toKey), CopySource: aws.String((&url.URL{Path: from.bucket + "/" + from.prefix + key}).EscapedPath()),
+		})
+		return err
+	}); err != nil {
+		return Info{}, err
 	}
 	if out.CopyObjectResult == nil {
 		return Info{}, s.fail(ctx, "copy", toKey, true, errors.New("the server does not copy objects"))

@@ -18,12 +18,12 @@ func TestCopy(t *testing.T) {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
 	server := objecttest.NewS3Server(t, "bucket")
 	reads := 0
-	server.Fault = func(r *http.Request) (int, bool) {
+	server.SetFault(func(r *http.Request) objecttest.S3Fault {
 		if r.Method == http.MethodGet {
 			reads++
 		}
-		return 0, false
-	}
+		return objecttest.S3Fault{}
+	})
 	open := func(url string) object.Store {
 		s, err := object.Open(ctx, url)
 		require.NoError(t, err)

@@ -425,3 +425,8 @@ func (f *File) Delete(ctx context.Context, keys ...string) error {
 	}
 	return nil
 }
+
+// AbortUploads implements Store: a file is written in one piece.
+func (f *File) AbortUploads(ctx context.Context, _ string, _ func(string) bool) (int, error) {
+	return 0, ctx.Err()
+}

@@ -154,3 +154,8 @@ func (m *Memory) Delete(ctx context.Context, keys ...string) error {
 	}
 	return nil
 }
+
+// AbortUploads implements Store: there are none.
+func (m *Memory) AbortUploads(ctx context.Context, _ string, _ func(string) bool) (int, error) {
+	return 0, ctx.Err()
+}

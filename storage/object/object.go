@@ -52,6 +52,8 @@ type Store interface {
 	List(ctx context.Context, prefix string, fn func(Info) error) error
 	// Delete removes objects; those that do not exist are no error.
 	Delete(ctx context.Context, keys ...string) error
+	// AbortUploads ends the uploads in parts that nobody will complete, of keys that begin with prefix and are dead, and returns how many there were.
+	AbortUploads(ctx context.Context, prefix string, dead func(key string) bool) (int, error)
 	// String is the URL of the store, without secrets.
 	String() string
 }
@@ -71,9 +73,10 @@ type Error struct {
 	Op, Key, Store string
 	Kind           error // a sentinel above, or nil
 	// Retryable: the same call may succeed later. Ambiguous: a write that may have been applied, or be applied still.
-	Retryable, Ambiguous bool
-	Hint                 string
-	Cause                error
+	// Throttled: the store asks to slow down.
+	Retryable, Ambiguous, Throttled bool
+	Hint                            string
+	Cause                           error
 }
 
 // Error names the call, the object and the cause.
@@ -119,6 +122,11 @@ func (e *Error) Unwrap() []error {
 func IsRetryable(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && (e.Retryable || e.Ambiguous || errors.Is(e.Kind, ErrConflict))
+}
+
+// isOutcome reports whether err is an answer and not a failure.
+func isOutcome(err error) bool {
+	return errors.Is(err, ErrNotFound) || errors.Is(err, ErrPrecondition) || errors.Is(err, ErrConflict) || errors.Is(err, context.Canceled)
 }
 
 // IsAmbiguous reports whether err leaves open if the write was or will be applied.

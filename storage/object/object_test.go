@@ -100,12 +100,12 @@ func TestMultipart(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, bytes.Equal(want, got))
 
-	server.Fault = func(r *http.Request) (int, bool) {
+	server.SetFault(func(r *http.Request) objecttest.S3Fault {
 		if r.URL.Query().Get("partNumber") == "3" {
-			return http.StatusForbidden, false
+			return objecttest.S3Forbidden
 		}
-		return 0, false
-	}
+		return objecttest.S3Fault{}
+	})
 	_, err = s.PutFile(ctx, "big2", path)
 	require.ErrorIs(t, err, object.ErrForbidden)
 	require.Zero(t, server.Uploads(), "a failed upload is aborted")
@@ -116,30 +116,26 @@ func TestS3Faults(t *testing.T) {
 	ctx := context.Background()
 	server := objecttest.NewS3Server(t, "bucket")
 	s := openURL(t, server.StoreURL("p"))
-	status, apply, times := 0, false, 0
-	server.Fault = func(*http.Request) (int, bool) {
+	fault, times := objecttest.S3Fault{}, 0
+	server.SetFault(func(*http.Request) objecttest.S3Fault {
 		if times--; times < 0 {
-			return 0, false
+			return objecttest.S3Fault{}
 		}
-		return status, apply
-	}
-	status, times = http.StatusServiceUnavailable, 2
-	_, err := s.Put(ctx, "a", []byte("x"))
-	require.NoError(t, err, "throttling passes")
-
-	// Applied, answered with an error, tried again by the SDK: the precondition fails on our own success, and the caller must look.
-	status, apply, times = http.StatusInternalServerError, true, 1
-	_, err = s.PutIfAbsent(ctx, "b", []byte("mine"))
+		return fault
+	})
+	// Applied, answered with an error, tried again: the precondition fails on our own success, and the caller must look.
+	fault, times = objecttest.S3FailAfter, 1
+	_, err := s.PutIfAbsent(ctx, "b", []byte("mine"))
 	require.ErrorIs(t, err, object.ErrPrecondition)
 	data, _, err := s.Get(ctx, "b")
 	require.NoError(t, err)
 	require.Equal(t, "mine", string(data))
 
-	status, apply, times = http.StatusConflict, false, 100
+	fault, times = objecttest.S3Conflict, 100
 	_, err = s.PutIfAbsent(ctx, "c", nil)
 	require.ErrorIs(t, err, object.ErrConflict)
 	require.True(t, object.IsRetryable(err))
-	status, times = http.StatusForbidden, 100
+	fault, times = objecttest.S3Forbidden, 100
 	_, err = s.Put(ctx, "d", nil)
 	require.ErrorIs(t, err, object.ErrForbidden)
 	require.Equal(t, pgerr.InsufficientPrivilege, pgerr.CodeOf(err))

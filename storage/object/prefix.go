@@ -83,3 +83,8 @@ func (p *prefixed) Delete(ctx context.Context, keys ...string) error {
 	}
 	return p.Store.Delete(ctx, full...)
 }
+
+// AbortUploads implements Store.
+func (p *prefixed) AbortUploads(ctx context.Context, prefix string, dead func(key string) bool) (int, error) {
+	return p.Store.AbortUploads(ctx, p.prefix+prefix, func(key string) bool { return dead(strings.TrimPrefix(key, p.prefix)) })
+}

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -30,14 +29,11 @@ import (
 )
 
 const (
-	multipartThreshold = 64 << 20 // bytes; larger objects go up in parts
+	multipartThreshold = 16 << 20 // bytes; larger objects go up in parts
 	partBytes          = 16 << 20
 	maxParts           = 10_000
 	partParallelism    = 4
 	deleteBatch        = 1000 // keys per DeleteObjects, the protocol's limit
-	s3Attempts         = 4    // per call, first one included
-	s3MaxBackoff       = 3 * time.Second
-	s3AttemptTimeout   = 60 * time.Second
 	s3DialTimeout      = 5 * time.Second
 	defaultRegion      = "us-east-1"
 )
@@ -47,6 +43,8 @@ type S3 struct {
 	client         *s3.Client
 	bucket, prefix string // prefix is "" or ends in "/"
 	endpoint       string // "" for Amazon's own
+	pace           pace
+	count          *counts
 }
 
 var _ Store = (*S3)(nil)
@@ -67,7 +65,7 @@ func openS3(ctx context.Context, rawURL string) (*S3, error) {
 	if u.User != nil {
 		return nil, bad("credentials do not belong into the URL; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
 	}
-	s := &S3{bucket: u.Host}
+	s := &S3{bucket: u.Host, count: &counts{}}
 	if p := strings.Trim(u.Path, "/"); p != "" {
 		s.prefix = p + "/"
 	}
@@ -98,10 +96,8 @@ func openS3(ctx context.Context, rawURL string) (*S3, error) {
 	}
 	loaded, err := config.LoadDefaultConfig(ctx,
 		config.WithLogger(logging.Nop{}),
-		config.WithHTTPClient(awshttp.NewBuildableClient().WithTimeout(s3AttemptTimeout).WithDialerOptions(func(d *net.Dialer) { d.Timeout = s3DialTimeout })),
-		config.WithRetryer(func() aws.Retryer {
-			return retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = s3Attempts, s3MaxBackoff })
-		}))
+		config.WithHTTPClient(awshttp.NewBuildableClient().WithDialerOptions(func(d *net.Dialer) { d.Timeout = s3DialTimeout })),
+		config.WithRetryer(func() aws.Retryer { return aws.NopRetryer{} })) // do repeats calls
 	if err != nil {
 		return nil, pgerr.Wrap(pgerr.ConfigFileError, err, "load AWS configuration")
 	}
@@ -123,13 +119,15 @@ func openS3(ctx context.Context, rawURL string) (*S3, error) {
 	return s, nil
 }
 
+func (s *S3) countInto(c *counts) { s.count = c }
+
 // String is the store's URL without parameters.
 func (s *S3) String() string { return strings.TrimSuffix("s3://"+s.bucket+"/"+s.prefix, "/") }
 
 func (s *S3) key(key string) *string { return aws.String(s.prefix + key) }
 
 // fail turns an SDK error into the store's. write tells that the call may have changed something.
-func (s *S3) fail(ctx context.Context, op, key string, write bool, err error) error {
+func (s *S3) fail(ctx context.Context, op, key string, write bool, err error) *Error {
 	e := &Error{Op: op, Key: key, Store: s.String(), Cause: err}
 	if ctx.Err() != nil {
 		e.Cause, e.Ambiguous = ctx.Err(), write
@@ -155,7 +153,7 @@ func (s *S3) fail(ctx context.Context, op, key string, write bool, err error) er
 		e.Kind = ErrNoBucket
 		e.Hint = fmt.Sprintf("Create bucket %q at %s, or correct the name in the URL.", s.bucket, where)
 	case code == "NoSuchUpload":
-		e.Retryable = true
+		e.Kind = ErrNotFound
 	case status == http.StatusNotFound:
 		e.Kind, e.Cause = ErrNotFound, nil
 		if op == "replace" {
@@ -171,8 +169,8 @@ func (s *S3) fail(ctx context.Context, op, key string, write bool, err error) er
 	case status == http.StatusMovedPermanently || code == "AuthorizationHeaderMalformed":
 		e.Hint = "The bucket is in another region: set region=… in the URL."
 	case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable || code == "SlowDown":
-		e.Kind, e.Retryable, e.Ambiguous = ErrUnavailable, true, write
-	case status >= 500:
+		e.Kind, e.Retryable, e.Ambiguous, e.Throttled = ErrUnavailable, true, write, true
+	case status >= 500, status/100 == 2: // the latter: an answer that was cut off
 		e.Kind, e.Retryable, e.Ambiguous = ErrUnavailable, true, write
 	case status == 0:
 		var network net.Error
@@ -204,24 +202,30 @@ func shortest(err error) error {
 func etag(p *string) string { return strings.Trim(aws.ToString(p), `"`) }
 
 // Get implements Store.
-func (s *S3) Get(ctx context.Context, key string) ([]byte, Info, error) {
-	out, err := s.client.GetObject(ctx, &s3.GetObjectInput{Bucket: &s.bucket, Key: s.key(key)})
+func (s *S3) Get(ctx context.Context, key string) (data []byte, info Info, err error) {
+	err = s.do(ctx, "get", key, false, s3BodyBytes, func(ctx context.Context) error {
+		out, err := s.client.GetObject(ctx, &s3.GetObjectInput{Bucket: &s.bucket, Key: s.key(key)})
+		if err != nil {
+			return err
+		}
+		defer out.Body.Close()
+		if data, err = io.ReadAll(out.Body); err != nil {
+			return err
+		}
+		if out.ContentLength != nil && *out.ContentLength != int64(len(data)) {
+			return io.ErrUnexpectedEOF
+		}
+		info = Info{Key: key, Size: int64(len(data)), ETag: etag(out.ETag), Modified: aws.ToTime(out.LastModified)}
+		return nil
+	})
 	if err != nil {
-		return nil, Info{}, s.fail(ctx, "get", key, false, err)
+		return nil, Info{}, err
 	}
-	defer out.Body.Close()
-	data, err := io.ReadAll(out.Body)
-	if err != nil {
-		return nil, Info{}, s.fail(ctx, "get", key, false, err)
-	}
-	if out.ContentLength != nil && *out.ContentLength != int64(len(data)) {
-		return nil, Info{}, s.fail(ctx, "get", key, false, io.ErrUnexpectedEOF)
-	}
-	return data, Info{Key: key, Size: int64(len(data)), ETag: etag(out.ETag), Modified: aws.ToTime(out.LastModified)}, nil
+	return data, info, nil
 }
 
 // GetRange implements Store.
-func (s *S3) GetRange(ctx context.Context, key string, off, n int64) ([]byte, error) {
+func (s *S3) GetRange(ctx context.Context, key string, off, n int64) (data []byte, err error) {
 	if off < 0 || n < 0 {
 		return nil, &Error{Op: "get", Key: key, Store: s.String(), Cause: fmt.Errorf("invalid range %d+%d", off, n)}
 	}
@@ -229,6 +233,18 @@ func (s *S3) GetRange(ctx context.Context, key string, off, n int64) ([]byte, er
 		_, err := s.Head(ctx, key)
 		return nil, err
 	}
+	err = s.do(ctx, "get", key, false, n, func(ctx context.Context) (err error) {
+		data, err = s.getRange(ctx, key, off, n)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return data, nil
+}
+
+// getRange is one attempt. The length that the server has promised must come: what is shorter was torn on the way.
+func (s *S3) getRange(ctx context.Context, key string, off, n int64) ([]byte, error) {
 	out, err := s.client.GetObject(ctx, &s3.GetObjectInput{
 		Bucket: &s.bucket, Key: s.key(key), Range: aws.String(fmt.Sprintf("bytes=%d-%d", off, off+n-1)),
 	})
@@ -237,45 +253,67 @@ func (s *S3) GetRange(ctx context.Context, key string, off, n int64) ([]byte, er
 		if errors.As(err, &resp) && resp.HTTPStatusCode() == http.StatusRequestedRangeNotSatisfiable {
 			return []byte{}, nil
 		}
-		return nil, s.fail(ctx, "get", key, false, err)
+		return nil, err
 	}
 	defer out.Body.Close()
+	if out.ContentRange == nil { // the whole object: a server may ignore the range
+		if _, err := io.CopyN(io.Discard, out.Body, off); err != nil {
+			if errors.Is(err, io.EOF) && out.ContentLength != nil && *out.ContentLength <= off {
+				return []byte{}, nil
+			}
+			return nil, err
+		}
+	}
 	data, err := io.ReadAll(io.LimitReader(out.Body, n))
 	if err != nil {
-		return nil, s.fail(ctx, "get", key, false, err)
+		return nil, err
+	}
+	if out.ContentRange != nil && out.ContentLength != nil && *out.ContentLength != int64(len(data)) {
+		return nil, io.ErrUnexpectedEOF
 	}
 	return data, nil
 }
 
-func (s *S3) put(ctx context.Context, op, key string, data []byte, condition func(*s3.PutObjectInput)) (Info, error) {
+// put writes size bytes of from with one request.
+func (s *S3) put(ctx context.Context, op, key string, from io.ReaderAt, size int64, condition func(*s3.PutObjectInput)) (info Info, err error) {
 	if err := checkKey(op, s.String(), key); err != nil {
 		return Info{}, err
 	}
-	in := &s3.PutObjectInput{Bucket: &s.bucket, Key: s.key(key), Body: bytes.NewReader(data), ContentLength: aws.Int64(int64(len(data)))}
-	condition(in)
-	out, err := s.client.PutObject(ctx, in)
-	if err != nil {
-		return Info{}, s.fail(ctx, op, key, true, err)
-	}
-	return Info{Key: key, Size: int64(len(data)), ETag: etag(out.ETag), Modified: time.Now()}, nil
+	err = s.do(ctx, op, key, true, size, func(ctx context.Context) error {
+		in := &s3.PutObjectInput{Bucket: &s.bucket, Key: s.key(key), Body: io.NewSectionReader(from, 0, size), ContentLength: aws.Int64(size)}
+		if condition != nil {
+			condition(in)
+		}
+		out, err := s.client.PutObject(ctx, in)
+		if err == nil {
+			info = Info{Key: key, Size: size, ETag: etag(out.ETag), Modified: time.Now()}
+		}
+		return err
+	})
+	return info, err
 }
 
 // Put implements Store.
 func (s *S3) Put(ctx context.Context, key string, data []byte) (Info, error) {
-	if len(data) > multipartThreshold {
-		return s.multipart(ctx, key, bytes.NewReader(data), int64(len(data)))
+	return s.putAny(ctx, key, bytes.NewReader(data), int64(len(data)))
+}
+
+// putAny writes with one request, or in parts.
+func (s *S3) putAny(ctx context.Context, key string, from io.ReaderAt, size int64) (Info, error) {
+	if size > multipartThreshold {
+		return s.multipart(ctx, key, from, size)
 	}
-	return s.put(ctx, "put", key, data, func(*s3.PutObjectInput) {})
+	return s.put(ctx, "put", key, from, size, nil)
 }
 
 // PutIfAbsent implements Store.
 func (s *S3) PutIfAbsent(ctx context.Context, key string, data []byte) (Info, error) {
-	return s.put(ctx, "create", key, data, func(in *s3.PutObjectInput) { in.IfNoneMatch = aws.String("*") })
+	return s.put(ctx, "create", key, bytes.NewReader(data), int64(len(data)), func(in *s3.PutObjectInput) { in.IfNoneMatch = aws.String("*") })
 }
 
 // PutIfMatch implements Store.
 func (s *S3) PutIfMatch(ctx context.Context, key, tag string, data []byte) (Info, error) {
-	return s.put(ctx, "replace", key, data, func(in *s3.PutObjectInput) { in.IfMatch = aws.String(`"` + tag + `"`) })
+	return s.put(ctx, "replace", key, bytes.NewReader(data), int64(len(data)), func(in *s3.PutObjectInput) { in.IfMatch = aws.String(`"` + tag + `"`) })
 }
 
 // PutFile implements Store.
@@ -289,17 +327,7 @@ func (s *S3) PutFile(ctx context.Context, key, path string) (Info, error) {
 	if err != nil {
 		return Info{}, &Error{Op: "put", Key: key, Store: s.String(), Cause: err}
 	}
-	if st.Size() > multipartThreshold {
-		return s.multipart(ctx, key, file, st.Size())
-	}
-	if err := checkKey("put", s.String(), key); err != nil {
-		return Info{}, err
-	}
-	out, err := s.client.PutObject(ctx, &s3.PutObjectInput{Bucket: &s.bucket, Key: s.key(key), Body: file, ContentLength: aws.Int64(st.Size())})
-	if err != nil {
-		return Info{}, s.fail(ctx, "put", key, true, err)
-	}
-	return Info{Key: key, Size: st.Size(), ETag: etag(out.ETag), Modified: time.Now()}, nil
+	return s.putAny(ctx, key, file, st.Size())
 }
 
 // multipart uploads in parts. A failed upload is aborted, so that its parts cost nothing.
@@ -307,17 +335,19 @@ func (s *S3) multipart(ctx context.Context, key string, from io.ReaderAt, size i
 	if err := checkKey("put", s.String(), key); err != nil {
 		return Info{}, err
 	}
-	create, err := s.client.CreateMultipartUpload(ctx, &s3.CreateMultipartUploadInput{Bucket: &s.bucket, Key: s.key(key)})
-	if err != nil {
-		return Info{}, s.fail(ctx, "put", key, false, err)
+	var id *string
+	if err := s.do(ctx, "put", key, false, 0, func(ctx context.Context) error {
+		create, err := s.client.CreateMultipartUpload(ctx, &s3.CreateMultipartUploadInput{Bucket: &s.bucket, Key: s.key(key)})
+		if err == nil {
+			id = create.UploadId
+		}
+		return err
+	}); err != nil {
+		return Info{}, err
 	}
 	defer func() {
 		if err != nil {
-			_, abortErr := s.client.AbortMultipartUpload(context.WithoutCancel(ctx),
-				&s3.AbortMultipartUploadInput{Bucket: &s.bucket, Key: s.key(key), UploadId: create.UploadId})
-			if abortErr != nil {
-				err = errors.Join(err, s.fail(ctx, "abort", key, false, abortErr))
-			}
+			err = errors.Join(err, s.abort(context.WithoutCancel(ctx), key, id))
 		}
 	}()
 	each := max(partBytes, (size+maxParts-1)/maxParts)
@@ -328,48 +358,107 @@ func (s *S3) multipart(ctx context.Context, key string, from io.ReaderAt, size i
 		group.Go(func() error {
 			off := int64(i) * each
 			n := min(each, size-off)
-			out, err := s.client.UploadPart(gctx, &s3.UploadPartInput{
-				Bucket: &s.bucket, Key: s.key(key), UploadId: create.UploadId, PartNumber: aws.Int32(int32(i + 1)),
-				Body: io.NewSectionReader(from, off, n), ContentLength: aws.Int64(n),
+			return s.do(gctx, "put", key, false, n, func(ctx context.Context) error {
+				out, err := s.client.UploadPart(ctx, &s3.UploadPartInput{
+					Bucket: &s.bucket, Key: s.key(key), UploadId: id, PartNumber: aws.Int32(int32(i + 1)),
+					Body: io.NewSectionReader(from, off, n), ContentLength: aws.Int64(n),
+				})
+				if err != nil {
+					return err
+				}
+				parts[i] = types.CompletedPart{
+					PartNumber: aws.Int32(int32(i + 1)), ETag: out.ETag, ChecksumCRC32: out.ChecksumCRC32, ChecksumCRC32C: out.ChecksumCRC32C,
+					ChecksumCRC64NVME: out.ChecksumCRC64NVME,
+				}
+				return nil
 			})
-			if err != nil {
-				return s.fail(ctx, "put", key, false, err)
-			}
-			parts[i] = types.CompletedPart{
-				PartNumber: aws.Int32(int32(i + 1)), ETag: out.ETag, ChecksumCRC32: out.ChecksumCRC32, ChecksumCRC32C: out.ChecksumCRC32C,
-				ChecksumCRC64NVME: out.ChecksumCRC64NVME,
-			}
-			return nil
 		})
 	}
 	if err := group.Wait(); err != nil {
 		return Info{}, err
 	}
-	out, err := s.client.CompleteMultipartUpload(ctx, &s3.CompleteMultipartUploadInput{
-		Bucket: &s.bucket, Key: s.key(key), UploadId: create.UploadId, MultipartUpload: &types.CompletedMultipartUpload{Parts: parts},
+	err = s.do(ctx, "put", key, true, 0, func(ctx context.Context) error {
+		out, err := s.client.CompleteMultipartUpload(ctx, &s3.CompleteMultipartUploadInput{
+			Bucket: &s.bucket, Key: s.key(key), UploadId: id, MultipartUpload: &types.CompletedMultipartUpload{Parts: parts},
+		})
+		if err == nil {
+			info = Info{Key: key, Size: size, ETag: etag(out.ETag), Modified: time.Now()}
+		}
+		return err
 	})
 	if err != nil {
-		return Info{}, s.fail(ctx, "put", key, true, err)
+		// An attempt whose answer was lost may have completed it; the next finds no upload then.
+		if now, headErr := s.Head(ctx, key); headErr == nil && now.Size == size {
+			return now, nil
+		}
+		return Info{}, err
 	}
-	return Info{Key: key, Size: size, ETag: etag(out.ETag), Modified: time.Now()}, nil
+	return info, nil
+}
+
+// abort ends an upload in parts; one that is gone is no error.
+func (s *S3) abort(ctx context.Context, key string, id *string) error {
+	err := s.do(ctx, "abort", key, true, 0, func(ctx context.Context) error {
+		_, err := s.client.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{Bucket: &s.bucket, Key: s.key(key), UploadId: id})
+		return err
+	})
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// AbortUploads implements Store.
+func (s *S3) AbortUploads(ctx context.Context, prefix string, dead func(key string) bool) (int, error) {
+	aborted := 0
+	in := &s3.ListMultipartUploadsInput{Bucket: &s.bucket, Prefix: s.key(prefix)}
+	for {
+		var page *s3.ListMultipartUploadsOutput
+		if err := s.do(ctx, "list uploads", prefix, false, 0, func(ctx context.Context) (err error) {
+			page, err = s.client.ListMultipartUploads(ctx, in)
+			return err
+		}); err != nil {
+			return aborted, err
+		}
+		for _, u := range page.Uploads {
+			key := strings.TrimPrefix(aws.ToString(u.Key), s.prefix)
+			if !dead(key) {
+				continue
+			}
+			if err := s.abort(ctx, key, u.UploadId); err != nil {
+				return aborted, err
+			}
+			aborted++
+		}
+		if !aws.ToBool(page.IsTruncated) {
+			return aborted, nil
+		}
+		in.KeyMarker, in.UploadIdMarker = page.NextKeyMarker, page.NextUploadIdMarker
+	}
 }
 
 // Head implements Store.
-func (s *S3) Head(ctx context.Context, key string) (Info, error) {
-	out, err := s.client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &s.bucket, Key: s.key(key)})
-	if err != nil {
-		return Info{}, s.fail(ctx, "head", key, false, err)
-	}
-	return Info{Key: key, Size: aws.ToInt64(out.ContentLength), ETag: etag(out.ETag), Modified: aws.ToTime(out.LastModified)}, nil
+func (s *S3) Head(ctx context.Context, key string) (info Info, err error) {
+	err = s.do(ctx, "head", key, false, 0, func(ctx context.Context) error {
+		out, err := s.client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &s.bucket, Key: s.key(key)})
+		if err == nil {
+			info = Info{Key: key, Size: aws.ToInt64(out.ContentLength), ETag: etag(out.ETag), Modified: aws.ToTime(out.LastModified)}
+		}
+		return err
+	})
+	return info, err
 }
 
 // List implements Store.
 func (s *S3) List(ctx context.Context, prefix string, fn func(Info) error) error {
 	pages := s3.NewListObjectsV2Paginator(s.client, &s3.ListObjectsV2Input{Bucket: &s.bucket, Prefix: s.key(prefix)})
 	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return s.fail(ctx, "list", prefix, false, err)
+		var page *s3.ListObjectsV2Output
+		if err := s.do(ctx, "list", prefix, false, 0, func(ctx context.Context) (err error) {
+			page, err = pages.NextPage(ctx)
+			return err
+		}); err != nil {
+			return err
 		}
 		for _, o := range page.Contents {
 			info := Info{Key: strings.TrimPrefix(aws.ToString(o.Key), s.prefix), Size: aws.ToInt64(o.Size), ETag: etag(o.ETag), Modified: aws.ToTime(o.LastModified)}
@@ -388,9 +477,12 @@ func (s *S3) Delete(ctx context.Context, keys ...string) error {
 		for i, key := range chunk {
 			ids[i] = types.ObjectIdentifier{Key: s.key(key)}
 		}
-		out, err := s.client.DeleteObjects(ctx, &s3.DeleteObjectsInput{Bucket: &s.bucket, Delete: &types.Delete{Objects: ids, Quiet: aws.Bool(true)}})
-		if err != nil {
-			return s.fail(ctx, "delete", chunk[0], true, err)
+		var out *s3.DeleteObjectsOutput
+		if err := s.do(ctx, "delete", chunk[0], true, 0, func(ctx context.Context) (err error) {
+			out, err = s.client.DeleteObjects(ctx, &s3.DeleteObjectsInput{Bucket: &s.bucket, Delete: &types.Delete{Objects: ids, Quiet: aws.Bool(true)}})
+			return err
+		}); err != nil {
+			return err
 		}
 		for _, e := range out.Errors {
 			if aws.ToString(e.Code) != "NoSuchKey" {

@@ -2,10 +2,12 @@ package objecttest
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/md5"
 	"encoding/xml"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -24,16 +26,63 @@ type S3Server struct {
 
 	mu      sync.Mutex
 	objects map[string]s3Object
-	uploads map[string]map[int][]byte
+	uploads map[string]*s3Upload
 	serial  int
-	// Fault, when set, may answer a request itself: status 0 lets it pass; apply tells whether the request is carried out all the same.
-	Fault func(r *http.Request) (status int, apply bool)
+	fault   func(r *http.Request) S3Fault
 	// IgnoreConditions makes it carry out every write, as servers do that do not know conditional writes.
 	IgnoreConditions bool
 	// IgnoreCopies makes it write what a request to copy carries, nothing, as servers do that do not know them.
 	IgnoreCopies bool
 	// PageSize is how many keys a list returns at once.
 	PageSize int
+}
+
+// S3Fault is what the server does to a request instead of answering it. The zero value answers it.
+type S3Fault struct {
+	Status int           // answered with this
+	Apply  bool          // carried out all the same
+	Delay  time.Duration // before anything else
+	Hang   bool          // not answered until the client gives up
+	Torn   bool          // carried out, but the connection ends in the middle of the answer
+}
+
+// The usual faults.
+var (
+	S3FailBefore   = S3Fault{Status: http.StatusInternalServerError}
+	S3FailAfter    = S3Fault{Status: http.StatusInternalServerError, Apply: true}
+	S3HangAfter    = S3Fault{Hang: true, Apply: true}
+	S3Throttled    = S3Fault{Status: http.StatusServiceUnavailable}
+	S3TooMany      = S3Fault{Status: http.StatusTooManyRequests}
+	S3Conflict     = S3Fault{Status: http.StatusConflict}
+	S3Precondition = S3Fault{Status: http.StatusPreconditionFailed}
+	S3Forbidden    = S3Fault{Status: http.StatusForbidden}
+	S3Torn         = S3Fault{Torn: true}
+)
+
+// s3Codes are the codes of answers by status.
+var s3Codes = map[int]string{
+	http.StatusForbidden: "AccessDenied", http.StatusConflict: "ConditionalRequestConflict", http.StatusPreconditionFailed: "PreconditionFailed",
+	http.StatusServiceUnavailable: "SlowDown", http.StatusTooManyRequests: "TooManyRequests", http.StatusInternalServerError: "InternalError",
+}
+
+// SetFault replaces what decides, for each request, what goes wrong; nil: nothing does.
+func (s *S3Server) SetFault(fault func(r *http.Request) S3Fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fault = fault
+}
+
+// Keys lists the objects.
+func (s *S3Server) Keys() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.objects))
+}
+
+// s3Upload is a multipart upload that is going on.
+type s3Upload struct {
+	key   string
+	parts map[int][]byte
 }
 
 type s3Object struct {
@@ -45,7 +94,7 @@ type s3Object struct {
 // NewS3Server starts a server that ends with the test.
 func NewS3Server(t *testing.T, bucket string) *S3Server {
 	t.Helper()
-	s := &S3Server{Bucket: bucket, objects: map[string]s3Object{}, uploads: map[string]map[int][]byte{}, PageSize: 1000}
+	s := &S3Server{Bucket: bucket, objects: map[string]s3Object{}, uploads: map[string]*s3Upload{}, PageSize: 1000}
 	s.Server = httptest.NewServer(s)
 	t.Cleanup(s.Close)
 	return s
@@ -85,17 +134,42 @@ func (s *S3Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		body = unchunk(body)
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.Fault != nil {
-		if status, apply := s.Fault(r); status != 0 {
-			if apply {
-				s.serve(httptest.NewRecorder(), r, body)
-			}
-			fail(w, status, map[int]string{403: "AccessDenied", 409: "ConditionalRequestConflict", 412: "PreconditionFailed", 503: "SlowDown"}[status])
+	decide := s.fault
+	s.mu.Unlock()
+	var f S3Fault
+	if decide != nil {
+		f = decide(r)
+	}
+	if f.Delay > 0 {
+		select {
+		case <-time.After(f.Delay):
+		case <-r.Context().Done():
 			return
 		}
 	}
-	s.serve(w, r, body)
+	answer := httptest.NewRecorder()
+	if f.Status == 0 && !f.Hang || f.Apply {
+		s.mu.Lock()
+		s.serve(answer, r, body)
+		s.mu.Unlock()
+	}
+	switch {
+	case f.Hang:
+		<-r.Context().Done()
+	case f.Status != 0:
+		fail(w, f.Status, s3Codes[f.Status])
+	default:
+		maps.Copy(w.Header(), answer.Header())
+		if r.Method != http.MethodHead {
+			w.Header().Set("Content-Length", strconv.Itoa(answer.Body.Len()))
+		}
+		w.WriteHeader(answer.Code)
+		data := answer.Body.Bytes()
+		if f.Torn {
+			data = data[:len(data)/2] // less than promised: the connection is cut
+		}
+		_, _ = w.Write(data) // the client may be gone
+	}
 }
 
 // unchunk undoes the aws-chunked encoding: "size;signature CRLF bytes CRLF … 0 CRLF trailers".
@@ -119,6 +193,8 @@ func (s *S3Server) serve(w http.ResponseWriter, r *http.Request, body []byte) {
 	switch {
 	case bucket != s.Bucket:
 		fail(w, http.StatusNotFound, "NoSuchBucket")
+	case r.Method == http.MethodGet && key == "" && q.Has("uploads"):
+		s.listUploads(w, q.Get("prefix"), q.Get("key-marker"), q.Get("upload-id-marker"))
 	case r.Method == http.MethodGet && key == "":
 		s.list(w, q.Get("prefix"), q.Get("continuation-token"))
 	case r.Method == http.MethodGet || r.Method == http.MethodHead:
@@ -132,7 +208,7 @@ func (s *S3Server) serve(w http.ResponseWriter, r *http.Request, body []byte) {
 	case r.Method == http.MethodPost && q.Has("uploads"):
 		s.serial++
 		id := fmt.Sprintf("upload-%d", s.serial)
-		s.uploads[id] = map[int][]byte{}
+		s.uploads[id] = &s3Upload{key: key, parts: map[int][]byte{}}
 		fmt.Fprintf(w, "<InitiateMultipartUploadResult><UploadId>%s</UploadId></InitiateMultipartUploadResult>", id)
 	case r.Method == http.MethodPost && q.Has("uploadId"):
 		s.complete(w, r, key, q.Get("uploadId"))
@@ -207,16 +283,17 @@ func (s *S3Server) part(w http.ResponseWriter, id, number string, body []byte) {
 		fail(w, http.StatusNotFound, "NoSuchUpload")
 		return
 	}
-	s.uploads[id][n] = body
+	s.uploads[id].parts[n] = body
 	w.Header().Set("ETag", fmt.Sprintf("%q", fmt.Sprintf("%x", md5.Sum(body))))
 }
 
 func (s *S3Server) complete(w http.ResponseWriter, r *http.Request, key, id string) {
-	parts, ok := s.uploads[id]
+	upload, ok := s.uploads[id]
 	if !ok {
 		fail(w, http.StatusNotFound, "NoSuchUpload")
 		return
 	}
+	parts := upload.parts
 	if !s.allowed(w, r, key) {
 		return
 	}
@@ -270,6 +347,31 @@ func (s *S3Server) list(w http.ResponseWriter, prefix, after string) {
 	for _, key := range names {
 		o := s.objects[key]
 		out.Contents = append(out.Contents, content{Key: key, ETag: o.etag, Size: len(o.data), LastModified: o.modified.UTC().Format(time.RFC3339)})
+	}
+	w.Header().Set("Content-Type", "application/xml")
+	_ = xml.NewEncoder(w).Encode(out) // the client is gone
+}
+
+func (s *S3Server) listUploads(w http.ResponseWriter, prefix, afterKey, afterID string) {
+	type upload struct{ Key, UploadId string } //nolint:revive // the protocol's name
+	var out struct {
+		XMLName                           xml.Name `xml:"ListMultipartUploadsResult"`
+		IsTruncated                       bool
+		NextKeyMarker, NextUploadIdMarker string `xml:",omitempty"` //nolint:revive // the protocol's name
+		Upload                            []upload
+	}
+	for id, u := range s.uploads {
+		if strings.HasPrefix(u.key, prefix) && (u.key > afterKey || u.key == afterKey && id > afterID) {
+			out.Upload = append(out.Upload, upload{u.key, id})
+		}
+	}
+	slices.SortFunc(out.Upload, func(a, b upload) int {
+		return cmp.Or(strings.Compare(a.Key, b.Key), strings.Compare(a.UploadId, b.UploadId))
+	})
+	if len(out.Upload) > s.PageSize {
+		out.Upload = out.Upload[:s.PageSize]
+		last := out.Upload[len(out.Upload)-1]
+		out.IsTruncated, out.NextKeyMarker, out.NextUploadIdMarker = true, last.Key, last.UploadId
 	}
 	w.Header().Set("Content-Type", "application/xml")
 	_ = xml.NewEncoder(w).Encode(out) // the client is gone
