@@ -23,12 +23,13 @@ import (
 )
 
 type benchCmd struct {
-	Nexmark   benchNexmark   `cmd:"" help:"One query of the Nexmark benchmark, generator in process."`
-	Lookup    benchLookup    `cmd:"" help:"Point lookups on a view over the PostgreSQL protocol."`
-	Freshness benchFreshness `cmd:"" help:"Time from INSERT until the row is visible in a view."`
-	Bounded   benchBounded   `cmd:"" help:"State of windows, sessions and joins in time over a long stream."`
-	Memory    benchMemory    `cmd:"" help:"Memory of an aggregation over many groups."`
-	Copy      benchCopy      `cmd:"" help:"One COPY into a table."`
+	Nexmark    benchNexmark    `cmd:"" help:"One query of the Nexmark benchmark, generator in process."`
+	Lookup     benchLookup     `cmd:"" help:"Point lookups on a view over the PostgreSQL protocol."`
+	Freshness  benchFreshness  `cmd:"" help:"Time from INSERT until the row is visible in a view."`
+	Bounded    benchBounded    `cmd:"" help:"State of windows, sessions and joins in time over a long stream."`
+	Memory     benchMemory     `cmd:"" help:"Memory of an aggregation over many groups."`
+	Copy       benchCopy       `cmd:"" help:"One COPY into a table."`
+	Checkpoint benchCheckpoint `cmd:"" help:"Duration and size of checkpoints, and of restoring them."`
 }
 
 // benchFlags are common to all benchmarks.
@@ -38,6 +39,7 @@ type benchFlags struct {
 	DataDir            string        `help:"Where to keep data during the run. Default: a temporary directory."`
 	JSON               bool          `name:"json" help:"Print one JSON object per result."`
 	Profile            string        `help:"Directory for cpu.pprof, heap.pprof and mutex.pprof of the measured rounds." type:"path"`
+	CheckpointDir      string        `hidden:""`
 	Set                []string      `help:"Server settings: name=value." sep:"none"`
 }
 
@@ -60,7 +62,7 @@ func (f *benchFlags) open(a *app) (srv *server.Server, done func() error, err er
 		settings[k] = v
 	}
 	srv, err = server.Open(a.ctx, server.Config{
-		DataDir: dir, Memory: int64(f.Memory), Settings: settings, Logger: a.log.Level(max(a.log.GetLevel(), zerolog.WarnLevel)), Connectors: all.Builtin(),
+		DataDir: dir, CheckpointDir: f.CheckpointDir, Memory: int64(f.Memory), Settings: settings, Logger: a.log.Level(max(a.log.GetLevel(), zerolog.WarnLevel)), Connectors: all.Builtin(),
 	})
 	if err != nil {
 		return nil, nil, errors.Join(err, remove())

@@ -92,6 +92,12 @@ func TestBenchOthers(t *testing.T) {
 	var c copyResult
 	require.NoError(t, json.NewDecoder(out).Decode(&c))
 	require.Positive(t, c.RowsPerSecond)
+	require.NoError(t, (&benchCheckpoint{benchFlags: flags, State: []byteSize{1 << 20}, Changed: 100, Rounds: 2, Restore: true}).Run(a))
+	var cp checkpointResult
+	require.NoError(t, json.NewDecoder(out).Decode(&cp))
+	require.Positive(t, cp.Duration)
+	require.Less(t, cp.UploadRatio, 2.0)
+	require.Positive(t, cp.Restore.Store)
 }
 
 // The state of what closes, or leaves, does not grow with the stream.
