@@ -71,6 +71,7 @@ type Engine struct {
 	clock    *clock
 	tables   *tables
 	progress notifier
+	network  atomic.Int64 // bytes queued between subtasks
 	acker    Acker
 
 	restarting sync.Mutex      // one group of jobs at a time starts again; held before any other lock

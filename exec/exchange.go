@@ -1,7 +1,6 @@
 package exec
 
 import (
-	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/exec/op"
 	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/state"
@@ -24,6 +23,8 @@ type edge struct {
 	subtask int
 	// early: the receivers close windows, and want watermarks before the next barrier.
 	early bool
+	// overdraft is how many messages beyond a full channel may be sent without waiting.
+	overdraft int
 
 	hash []uint64
 }
@@ -128,7 +129,7 @@ func (e *edge) flush(t *target) error {
 	}
 	c := t.pending
 	t.pending = nil
-	if !t.box.send(t.channel, message{kind: msgChunk, chunk: c}) {
+	if !t.box.sendOver(t.channel, message{kind: msgChunk, chunk: c}, e.overdraft) {
 		return errStopped
 	}
 	return nil
@@ -143,7 +144,7 @@ func (e *edge) broadcast(m message) error {
 		if err := e.flush(t); err != nil {
 			return err
 		}
-		if !t.box.send(t.channel, m) {
+		if !t.box.sendOver(t.channel, m, e.overdraft) {
 			return errStopped
 		}
 	}
@@ -159,6 +160,4 @@ func (e *edge) idle() error {
 	return e.broadcast(message{kind: msgWatermark, idle: true})
 }
 
-func (e *edge) barrier(b checkpoint.Barrier) error {
-	return e.broadcast(message{kind: msgBarrier, barrier: b})
-}
+func (e *edge) barrier(m message) error { return e.broadcast(m) }

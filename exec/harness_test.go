@@ -85,9 +85,7 @@ func openDB(t *testing.T, o testOptions) *testDB {
 	if o.backend == "" {
 		o.backend = state.BackendPebble
 	}
-	fp, err := failpoint.Parse("nothing=off")
-	require.NoError(t, err)
-	d := &testDB{t: t, opts: o, dir: t.TempDir(), objects: object.NewMemory(t.Name()), script: newScripted(), fail: fp, nextID: 10}
+	d := &testDB{t: t, opts: o, dir: t.TempDir(), objects: object.NewMemory(t.Name()), script: newScripted(), fail: failpoint.New(), nextID: 10}
 	d.open()
 	t.Cleanup(d.crash)
 	return d

@@ -2,6 +2,7 @@ package exec
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/streamdb/streamdb/checkpoint"
@@ -9,8 +10,15 @@ import (
 	"github.com/streamdb/streamdb/types"
 )
 
-// channelCapMessages bounds the messages queued between one pair of subtasks: enough to overlap, small enough that barriers move.
-const channelCapMessages = 8
+const (
+	// channelCapMessages bounds the messages queued between one pair of subtasks: enough to overlap, small enough that barriers move.
+	channelCapMessages = 8
+	// channelOverdraft is how many more an operator may send before it waits in the middle of its work: a subtask whose channels are full takes nothing
+	// in, but does what cannot wait.
+	channelOverdraft = 24
+	// channelCapBytes bounds the bytes of a channel's rows, beyond one message.
+	channelCapBytes = 8 << 20
+)
 
 // messageKind is a closed set.
 type messageKind uint8
@@ -20,68 +28,173 @@ const (
 	msgWatermark                    // watermark
 	msgBarrier                      // barrier: the channel is blocked until all channels have delivered it
 	msgSplits                       // control: splits for a source leaf
+	msgMark                         // where the sender cut its state for an unaligned checkpoint
+	msgOvertake                     // urgent: an unaligned checkpoint has begun, or its place in a channel is known
+	msgAbort                        // urgent: a checkpoint has been given up
 )
 
 // message travels over a channel between two subtasks, or from the job's driver to a subtask (channel 0).
 type message struct {
 	kind      messageKind
-	chunk     *types.Chunk
-	watermark op.Watermark
 	idle      bool // watermark: the channel will send nothing for now and must not hold the others back
+	loose     bool // barrier: it blocks no channel
+	chunk     *types.Chunk
+	bytes     int64 // of chunk
+	watermark op.Watermark
+	seq       uint64 // barrier: its number in the run
 	barrier   checkpoint.Barrier
 	splits    []splitAssignment
 }
 
 // inbox is the input of one subtask: a bounded queue per channel under one lock. Alignment is simply not taking from a channel
-// whose barrier has arrived; its queue fills and the sender waits, so what is buffered stays within the cap.
+// whose barrier has arrived; its queue fills and the sender waits, so what is buffered stays within the cap. What is urgent goes ahead of the queues.
 type inbox struct {
 	mu       sync.Mutex
-	arrived  sync.Cond // something can be taken
+	arrived  sync.Cond // something can be taken, or the subtask's own receivers have room
 	space    sync.Cond // something was taken
 	queues   []queue
-	next     int // round robin
+	urgent   []message
+	network  *atomic.Int64 // bytes queued in all inboxes of the engine
+	next     int           // round robin
 	poked    bool
 	timer    *time.Timer
 	shutdown bool
 }
 
 type queue struct {
-	ring    [channelCapMessages]message
+	ring    []message
 	head, n int
+	bytes   int64
 	blocked bool
+	full    atomic.Bool // the sender takes nothing in meanwhile
+	sender  *inbox      // nil: the driver
+}
+
+// at returns the i-th queued message.
+func (q *queue) at(i int) *message { return &q.ring[(q.head+i)%len(q.ring)] }
+
+func (q *queue) push(m message) {
+	if q.n == len(q.ring) {
+		ring := make([]message, max(channelCapMessages, 2*q.n))
+		for i := range q.n {
+			ring[i] = *q.at(i)
+		}
+		q.ring, q.head = ring, 0
+	}
+	q.n++
+	*q.at(q.n - 1) = m
+	q.bytes += m.bytes
+	q.full.Store(q.over(0))
+}
+
+func (q *queue) pop() message {
+	m := q.ring[q.head]
+	q.ring[q.head] = message{}
+	q.head = (q.head + 1) % len(q.ring)
+	q.n--
+	q.bytes -= m.bytes
+	if q.n == 0 && len(q.ring) > channelCapMessages {
+		q.ring, q.head = make([]message, channelCapMessages), 0
+	}
+	return m
+}
+
+// over reports whether the queue holds more than it should, by so many messages.
+func (q *queue) over(messages int) bool {
+	return q.n >= channelCapMessages+messages || q.n > 0 && q.bytes >= channelCapBytes
 }
 
 func newInbox(channels int) *inbox {
-	b := &inbox{queues: make([]queue, channels)}
+	b := &inbox{queues: make([]queue, channels), network: new(atomic.Int64)}
+	for i := range b.queues {
+		b.queues[i].ring = make([]message, channelCapMessages)
+	}
 	b.arrived.L, b.space.L = &b.mu, &b.mu
 	return b
 }
 
 // send queues m on channel ch, waiting while that channel is full. It returns false after close.
-func (b *inbox) send(ch int, m message) bool {
+func (b *inbox) send(ch int, m message) bool { return b.sendOver(ch, m, 0) }
+
+// sendOver is send for who may overdraw the channel by so many messages.
+func (b *inbox) sendOver(ch int, m message, messages int) bool {
+	if m.chunk != nil {
+		m.bytes = m.chunk.Bytes()
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	q := &b.queues[ch]
-	for q.n == channelCapMessages && !b.shutdown {
+	for q.over(messages) && !b.shutdown {
 		b.space.Wait()
 	}
 	if b.shutdown {
 		return false
 	}
-	q.ring[(q.head+q.n)%channelCapMessages] = m
-	q.n++
+	b.network.Add(m.bytes)
+	q.push(m)
 	b.arrived.Signal()
 	return true
 }
 
-// take returns the next message of any unblocked channel. With wait it blocks until there is one or somebody pokes; ok is false when
+// force is send without waiting.
+func (b *inbox) force(ch int, m message) bool { return b.sendOver(ch, m, 1<<30) }
+
+// hurry puts m ahead of all that is queued.
+func (b *inbox) hurry(m message) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.shutdown {
+		return
+	}
+	b.urgent = append(b.urgent, m)
+	b.arrived.Signal()
+}
+
+// takeUrgent returns the next urgent message. While may is false it waits for one.
+func (b *inbox) takeUrgent(may func() bool) (m message, ok, closed bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for {
+		switch {
+		case b.shutdown:
+			return message{}, false, true
+		case len(b.urgent) > 0:
+			return b.popUrgent(), true, false
+		case may():
+			return message{}, false, false
+		}
+		b.arrived.Wait()
+	}
+}
+
+func (b *inbox) popUrgent() message {
+	m := b.urgent[0]
+	if b.urgent = b.urgent[1:]; len(b.urgent) == 0 {
+		b.urgent = nil
+	}
+	return m
+}
+
+// take returns the next message of any unblocked channel, urgent ones first. With wait it blocks until there is one or somebody pokes; ok is false when
 // there is none (or the inbox was closed: closed is true).
 func (b *inbox) take(wait bool) (ch int, m message, ok, closed bool) {
+	ch, m, ok, closed, roomy := b.takeNext(wait)
+	if roomy != nil {
+		roomy.room()
+	}
+	return ch, m, ok, closed
+}
+
+// takeNext also returns the inbox of a sender whose channel is no longer full.
+func (b *inbox) takeNext(wait bool) (ch int, m message, ok, closed bool, roomy *inbox) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for {
 		if b.shutdown {
-			return 0, message{}, false, true
+			return 0, message{}, false, true, nil
+		}
+		if len(b.urgent) > 0 {
+			return 0, b.popUrgent(), true, false, nil
 		}
 		for range b.queues {
 			ch = b.next
@@ -93,27 +206,34 @@ func (b *inbox) take(wait bool) (ch int, m message, ok, closed bool) {
 			if q.n == 0 || q.blocked {
 				continue
 			}
-			m = q.ring[q.head]
-			q.ring[q.head] = message{}
-			q.head = (q.head + 1) % channelCapMessages
-			q.n--
-			if m.kind == msgBarrier {
-				q.blocked = true
-			}
-			if q.n == channelCapMessages-1 {
+			full := q.over(0)
+			m = q.pop()
+			b.network.Add(-m.bytes)
+			if full {
 				b.space.Broadcast()
+				if !q.over(0) {
+					q.full.Store(false)
+					roomy = q.sender
+				}
 			}
-			return ch, m, true, false
+			return ch, m, true, false, roomy
 		}
 		if !wait {
-			return 0, message{}, false, false
+			return 0, message{}, false, false, nil
 		}
 		if b.poked {
 			b.poked = false
-			return 0, message{}, false, false
+			return 0, message{}, false, false, nil
 		}
 		b.arrived.Wait()
 	}
+}
+
+// room tells a subtask that waits for it that one of its receivers has room.
+func (b *inbox) room() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.arrived.Signal()
 }
 
 // pokeAfter makes a waiting take return without a message after d.
@@ -137,6 +257,13 @@ func (b *inbox) poke() {
 	b.arrived.Signal()
 }
 
+// block makes take leave out a channel until unblock.
+func (b *inbox) block(ch int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.queues[ch].blocked = true
+}
+
 // unblock ends an alignment.
 func (b *inbox) unblock() {
 	b.mu.Lock()
@@ -146,6 +273,29 @@ func (b *inbox) unblock() {
 	}
 }
 
+// before calls each with the rows that are queued on channel ch before the place of a checkpoint, all of them when that is not there yet. They must not be
+// kept: the receiver owns them.
+func (b *inbox) before(ch int, checkpoint uint64, each func(*types.Chunk)) (found bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	q := &b.queues[ch]
+	for i := range q.n {
+		m := q.at(i)
+		if m.places(checkpoint) {
+			return true
+		}
+		if m.kind == msgChunk {
+			each(m.chunk)
+		}
+	}
+	return false
+}
+
+// places reports whether the message is where its sender cut its state for a checkpoint.
+func (m *message) places(checkpoint uint64) bool {
+	return (m.kind == msgMark || m.kind == msgBarrier) && m.barrier.Checkpoint == checkpoint
+}
+
 // close wakes everyone; queued messages are dropped.
 func (b *inbox) close() {
 	b.mu.Lock()
@@ -153,6 +303,11 @@ func (b *inbox) close() {
 	b.shutdown = true
 	if b.timer != nil {
 		b.timer.Stop()
+	}
+	for i := range b.queues {
+		q := &b.queues[i]
+		b.network.Add(-q.bytes)
+		q.ring, q.head, q.n, q.bytes = nil, 0, 0, 0
 	}
 	b.arrived.Broadcast()
 	b.space.Broadcast()
@@ -166,5 +321,5 @@ func (b *inbox) fill() float64 {
 	for i := range b.queues {
 		full = max(full, float64(b.queues[i].n)/channelCapMessages)
 	}
-	return full
+	return min(1, full)
 }

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/streamdb/streamdb/checkpoint"
+	"github.com/streamdb/streamdb/checkpoint/barrier"
 	"github.com/streamdb/streamdb/exec/op"
 	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/state"
@@ -25,20 +26,33 @@ import (
 //
 // What it takes is written down; an aligned barrier as [5].
 type aligner struct {
-	box      *inbox
-	channels int
-	arrived  int
-	out      []string
+	box     *inbox
+	handler *barrier.Handler
+	out     []string
 }
 
-func newAligner(channels int) *aligner { return &aligner{box: newInbox(channels), channels: channels} }
+func newAligner(channels int) *aligner {
+	return &aligner{box: newInbox(channels), handler: barrier.New(channels)}
+}
+
+// barrier does what the task loop does about one.
+func (a *aligner) barrier(ch int, m message) (passes bool) {
+	do := a.handler.Barrier(ch, barrier.Barrier{Seq: m.seq})
+	if do.Block {
+		a.box.block(ch)
+	}
+	if do.Release {
+		a.box.unblock()
+	}
+	return do.Pass
+}
 
 func (a *aligner) message(text string) (int, message) {
 	what, ch, _ := strings.Cut(text[1:], "@")
 	n, _ := strconv.ParseUint(what, 10, 64)
 	c, _ := strconv.Atoi(ch)
 	if text[0] == 'b' {
-		return c, message{kind: msgBarrier, barrier: checkpoint.Barrier{Epoch: n}}
+		return c, message{kind: msgBarrier, seq: n, barrier: checkpoint.Barrier{Epoch: n}}
 	}
 	return c, message{kind: msgWatermark, watermark: op.Watermark{Value: int64(n)}}
 }
@@ -57,10 +71,8 @@ func (a *aligner) drain() {
 			a.out = append(a.out, fmt.Sprintf("%d@%d", m.watermark.Value, ch))
 			continue
 		}
-		if a.arrived++; a.arrived == a.channels {
-			a.arrived = 0
+		if a.barrier(ch, m) {
 			a.out = append(a.out, fmt.Sprintf("[%d]", m.barrier.Epoch))
-			a.box.unblock()
 		}
 	}
 }
@@ -117,7 +129,7 @@ func TestAlignmentRandom(t *testing.T) {
 				for range rows {
 					msgs = append(msgs, message{kind: msgWatermark, watermark: op.Watermark{Value: int64(e)}})
 				}
-				msgs = append(msgs, message{kind: msgBarrier, barrier: checkpoint.Barrier{Epoch: uint64(e)}})
+				msgs = append(msgs, message{kind: msgBarrier, seq: uint64(e), barrier: checkpoint.Barrier{Epoch: uint64(e)}})
 			}
 			wg.Go(func() {
 				for _, m := range msgs {
@@ -127,7 +139,7 @@ func TestAlignmentRandom(t *testing.T) {
 		}
 		epoch, rows := 1, 0
 		for epoch <= epochs {
-			_, m, ok, _ := a.box.take(true)
+			ch, m, ok, _ := a.box.take(true)
 			require.True(rt, ok)
 			if m.kind != msgBarrier {
 				require.EqualValues(rt, epoch, m.watermark.Value)
@@ -135,10 +147,8 @@ func TestAlignmentRandom(t *testing.T) {
 				continue
 			}
 			require.EqualValues(rt, epoch, m.barrier.Epoch)
-			if a.arrived++; a.arrived == n {
-				a.arrived = 0
+			if a.barrier(ch, m) {
 				epoch++
-				a.box.unblock()
 			}
 		}
 		require.Equal(rt, total, rows)
@@ -155,6 +165,7 @@ func TestBackpressure(t *testing.T) {
 			require.True(t, b.send(0, message{kind: msgBarrier}))
 			_, _, ok, _ := b.take(false)
 			require.True(t, ok)
+			b.block(0)
 			for range channelCapMessages {
 				require.True(t, b.send(0, message{kind: msgWatermark}))
 			}
@@ -261,7 +272,7 @@ func TestExchangePartition(t *testing.T) {
 			}
 			require.NoError(rt, e.Emit(c))
 		}
-		require.NoError(rt, e.barrier(checkpoint.Barrier{Epoch: 9}))
+		require.NoError(rt, e.barrier(message{kind: msgBarrier, barrier: checkpoint.Barrier{Epoch: 9}}))
 		got := map[string]int64{}
 		for i, b := range boxes {
 			for {

@@ -181,13 +181,11 @@ func (j *Job) NotifyAborted(id uint64) {
 	j.mu.Lock()
 	delete(j.snapshots, id)
 	delete(j.wanted, id)
-	var store *state.Store
-	if j.run != nil {
-		store = j.run.store
-	}
+	r := j.run
 	j.mu.Unlock()
-	if store != nil {
-		store.Abort(id)
+	if r != nil && r.store != nil {
+		r.abort(id)
+		r.store.Abort(id)
 	}
 }
 

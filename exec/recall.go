@@ -101,7 +101,7 @@ func (d *difference) row(row []byte, weight int64) error {
 }
 
 func (d *difference) next() {
-	d.bytes += changelog.ChunkBytes(d.chunk)
+	d.bytes += d.chunk.Bytes()
 	d.chunks, d.chunk = append(d.chunks, d.chunk), nil
 }
 

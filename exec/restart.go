@@ -108,7 +108,7 @@ func (r *run) discard() error {
 func (r *run) open() (*state.Store, error) {
 	e, j := r.engine, r.job
 	opts := e.storeOptions(j.Spec.ID, j.Spec.Backend)
-	store, err := state.Open(context.Background(), opts, r.snapshot())
+	store, err := state.Open(context.Background(), opts, r.stored())
 	if err == nil || r.from == nil || e.cfg.Fetch == nil {
 		return store, err
 	}
@@ -129,7 +129,7 @@ func firstError(errs ...error) error {
 	return nil
 }
 
-func (r *run) snapshot() *state.Snapshot {
+func (r *run) stored() *state.Snapshot {
 	if r.from == nil {
 		return nil
 	}

@@ -3,7 +3,6 @@ package exec
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -63,21 +62,20 @@ type run struct {
 	replacedOnce sync.Once
 	storeClosed  atomic.Bool
 
-	stop       chan struct{}
-	stopOnce   sync.Once
-	ctx        context.Context //nolint:containedctx // ends with the run
-	cancel     context.CancelCauseFunc
-	err        error
-	wake       chan struct{}
-	wg         sync.WaitGroup
-	snapshotMu sync.Mutex // one snapshot at a time
+	stop     chan struct{}
+	stopOnce sync.Once
+	ctx      context.Context //nolint:containedctx // ends with the run
+	cancel   context.CancelCauseFunc
+	err      error
+	wake     chan struct{}
+	wg       sync.WaitGroup
+	written  chan struct{} // closed when the newest snapshot has been made, nil: there was none; owned by the driver
+	seq      uint64        // of the barrier in flight; owned by the driver
 
 	mu      sync.Mutex
 	reports int
-	sealed  []*state.Sealed
-	cuts    map[string][]byte // source positions of the barrier in flight
-	stats   []checkpoint.SubtaskStats
 	arrived chan struct{} // all subtasks have passed the barrier in flight
+	cutting *cut
 
 	more      atomic.Bool  // a scan has rows left for another round of the backfill
 	again     atomic.Bool  // rows of the replaced view are put out again: sources wait
@@ -489,7 +487,7 @@ func (r *run) advance(b checkpoint.Barrier, firstChange uint64) error {
 	}
 	r.taken = r.taken || r.live() || r.inputsChanged(b.Epoch) || r.dueEpoch > r.done && r.dueEpoch <= b.Epoch
 	ended, caught := r.sourcesEnded(), r.caught()
-	if b.Checkpoint == 0 && r.store.NeedsFlush() {
+	if b.Checkpoint == 0 && r.store.NeedsFlush() && !r.writing() {
 		b.Checkpoint = flushOnly
 	}
 	if err := r.pass(b); err != nil {
@@ -502,8 +500,8 @@ func (r *run) advance(b checkpoint.Barrier, firstChange uint64) error {
 	if caught {
 		r.job.caughtUpOnce() // all that the sources held is in what was published
 	}
-	if b.Checkpoint != 0 && b.Checkpoint != flushOnly {
-		r.cut(b)
+	if c := r.cutting; b.Checkpoint != 0 && b.Checkpoint != flushOnly {
+		r.write(c)
 	}
 	if ended && r.job.quietSrc.CompareAndSwap(false, true) {
 		// All rows of the sources were before this barrier: from now on the job advances with its inputs alone.
@@ -520,10 +518,16 @@ const flushOnly = math.MaxUint64
 func (r *run) pass(b checkpoint.Barrier) error {
 	arrived := make(chan struct{})
 	r.mu.Lock()
-	r.reports, r.sealed, r.stats, r.cuts, r.arrived = 0, nil, nil, map[string][]byte{}, arrived
+	r.reports, r.arrived = 0, arrived
 	r.mu.Unlock()
+	r.seq++
+	m := message{kind: msgBarrier, barrier: b, seq: r.seq}
+	if b.Checkpoint != 0 {
+		r.cutOf(b)
+		m.loose = b.Checkpoint != flushOnly && r.job.Settings().Mode == checkpoint.AtLeastOnce
+	}
 	for _, t := range r.leaves {
-		if !t.box.send(0, message{kind: msgBarrier, barrier: b}) {
+		if !t.box.send(0, m) {
 			return errStopped
 		}
 	}
@@ -651,78 +655,13 @@ func (r *run) samePositions(pos map[string][]byte) bool {
 	return r.job.completed != nil && maps.EqualFunc(pos, r.job.completed.Positions, bytes.Equal)
 }
 
-// report is called by each subtask when it has passed a barrier.
-func (r *run) report(sealed *state.Sealed, cuts map[string][]byte, stats checkpoint.SubtaskStats) {
+// passedBy is called by each subtask when it has passed a barrier.
+func (r *run) passedBy() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.reports++
-	if sealed != nil {
-		r.sealed = append(r.sealed, sealed)
-		r.stats = append(r.stats, stats)
-	}
-	for k, v := range cuts {
-		r.cuts[k] = v
-	}
-	if r.reports == len(r.subtasks) {
+	if r.reports++; r.reports == len(r.subtasks) {
 		close(r.arrived)
 	}
-}
-
-// cut writes what the barrier sealed, in the background, and acknowledges the checkpoint.
-func (r *run) cut(b checkpoint.Barrier) {
-	r.mu.Lock()
-	sealed, stats := r.sealed, r.stats
-	pos := make(map[string][]byte, len(r.cuts))
-	for k, v := range r.cuts {
-		pos[k] = v
-	}
-	r.mu.Unlock()
-	r.taken = false
-	if !b.Full && r.stateUnchanged() && r.samePositions(pos) {
-		// Sources that bring no rows must not make an idle database write: the seals are covered by the next snapshot.
-		r.job.acknowledge(r.job.unchangedState(b))
-		return
-	}
-	errs, err := json.Marshal(r.errors.snapshot())
-	if err != nil {
-		r.fail(err)
-		return
-	}
-	r.job.cut(b.Checkpoint)
-	r.snapshotMu.Lock()
-	r.goRun("checkpoint", func() error {
-		defer r.snapshotMu.Unlock()
-		return r.write(b, sealed, stats, pos, errs)
-	})
-}
-
-// write makes what was sealed a snapshot and acknowledges the checkpoint.
-func (r *run) write(b checkpoint.Barrier, sealed []*state.Sealed, stats []checkpoint.SubtaskStats, pos map[string][]byte, errs []byte) error {
-	began := time.Now()
-	snap, err := r.store.Snapshot(context.Background(), b.Checkpoint, sealed)
-	if err == nil && b.Kind == checkpoint.KindSavepoint {
-		r.store.Hold(b.Checkpoint)
-	}
-	if err != nil {
-		r.job.decline(b.Checkpoint, err)
-		return err // the job starts again from its last complete checkpoint
-	}
-	if err := r.engine.keptUpTo(b.Epoch, func(rel *Relation) bool { return rel == r.job.rel }); err != nil {
-		r.job.decline(b.Checkpoint, err)
-		return nil // the state is as good as before
-	}
-	for i := range stats {
-		stats[i].Async = time.Since(began)
-		stats[i].Acknowledged = time.Now()
-	}
-	if len(stats) > 0 {
-		stats[0].Bytes, stats[0].FullBytes = snap.NewBytes, snap.FullSize
-	}
-	r.job.acknowledge(&checkpoint.JobState{
-		Job: r.job.Spec.ID, Name: r.job.Spec.Name, Checkpoint: b.Checkpoint, Epoch: b.Epoch, State: snap, Positions: pos,
-		Operators: map[string][]byte{operatorErrors: errs}, Parallelism: r.job.Parallelism(), Subtasks: stats,
-	})
-	return nil
 }
 
 // operatorErrors is the key of the job's rows of the errors relation in JobState.Operators.
@@ -730,11 +669,13 @@ const operatorErrors = "errors"
 
 // flush moves the overlay to disk.
 func (r *run) flush() error {
-	r.mu.Lock()
-	sealed := r.sealed
-	r.mu.Unlock()
-	r.snapshotMu.Lock()
-	defer r.snapshotMu.Unlock()
+	sealed := make([]*state.Sealed, len(r.cutting.parts))
+	for i, p := range r.cutting.parts {
+		sealed[i] = p.sealed
+	}
+	if r.written != nil {
+		<-r.written
+	}
 	if err := r.store.Flush(context.Background(), sealed); err != nil {
 		return fmt.Errorf("flush state: %w", err)
 	}

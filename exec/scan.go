@@ -27,6 +27,14 @@ type scanLeaf struct {
 	columns []int
 	chunk   types.Chunk // columns picked from a log's chunk
 	rows    *versionScan
+	feeding *logFeed // nil: everything up to done was fed
+}
+
+// logFeed is a place in the changes of the epochs that a barrier closes.
+type logFeed struct {
+	entries []changelog.Entry
+	chunk   int // of the first entry
+	through uint64
 }
 
 func (t *subtask) addScan(n *node, parallelism int) error {
@@ -43,7 +51,8 @@ func (t *subtask) addScan(n *node, parallelism int) error {
 	return nil
 }
 
-func (s *scanLeaf) feed(b checkpoint.Barrier) error {
+// begin finds what a barrier of the driver closes. During the backfill it is also fed.
+func (s *scanLeaf) begin(b checkpoint.Barrier) error {
 	r := s.task.run
 	if s.node.plan.Scan.Probed {
 		return nil
@@ -53,32 +62,64 @@ func (s *scanLeaf) feed(b checkpoint.Barrier) error {
 	}
 	// The driver passes over epochs without changes when it answers a checkpoint with "unchanged": the log may have forgotten them.
 	s.done = max(s.done, r.done)
-	entries, ok := s.rel.Log.Range(s.done, b.Epoch)
-	if !ok {
-		return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "change log of %q no longer holds epoch %d", s.rel.Name, s.done+1)
+	entries, err := s.changes(s.done, b.Epoch)
+	if err != nil {
+		return err
 	}
 	if r.job.Spec.Temporary {
 		if err := s.stands(entries); err != nil {
 			return err
 		}
 	}
-	k := 0
-	for i := range entries {
-		for _, c := range entries[i].Chunks {
-			k++
-			if (k-1)%s.of != s.share {
-				continue
-			}
-			for j, col := range s.columns {
-				s.chunk.Cols[j] = c.Cols[col]
-			}
-			s.chunk.N, s.chunk.Sel, s.chunk.Weights = c.N, c.Sel, c.Weights
-			if err := s.node.Emit(&s.chunk); err != nil {
-				return err
-			}
+	s.feeding = &logFeed{entries: entries, through: b.Epoch}
+	for r.backfill && s.feeding != nil {
+		if err := s.step(); err != nil {
+			return err
 		}
 	}
-	s.done = max(s.done, b.Epoch)
+	return nil
+}
+
+func (s *scanLeaf) changes(after, through uint64) ([]changelog.Entry, error) {
+	entries, ok := s.rel.Log.Range(after, through)
+	if !ok {
+		return nil, pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "change log of %q no longer holds epoch %d", s.rel.Name, after+1)
+	}
+	return entries, nil
+}
+
+// step feeds the next chunk of what was begun.
+func (s *scanLeaf) step() error {
+	c := s.next(s.feeding)
+	if c == nil {
+		s.done = max(s.done, s.feeding.through)
+		s.feeding = nil
+		return nil
+	}
+	return s.node.Emit(c)
+}
+
+// next returns the next chunk that is the subtask's, lent until the following call, nil at the end. Which it is depends on the chunk alone: subtasks
+// may look at the log from different epochs on.
+func (s *scanLeaf) next(f *logFeed) *types.Chunk {
+	for len(f.entries) > 0 {
+		e := &f.entries[0]
+		k := f.chunk
+		if k == len(e.Chunks) {
+			f.entries, f.chunk = f.entries[1:], 0
+			continue
+		}
+		f.chunk++
+		if (e.Epoch+uint64(k))%uint64(s.of) != uint64(s.share) {
+			continue
+		}
+		c := e.Chunks[k]
+		for j, col := range s.columns {
+			s.chunk.Cols[j] = c.Cols[col]
+		}
+		s.chunk.N, s.chunk.Sel, s.chunk.Weights = c.N, c.Sel, c.Weights
+		return &s.chunk
+	}
 	return nil
 }
 

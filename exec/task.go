@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/streamdb/streamdb/checkpoint"
+	"github.com/streamdb/streamdb/checkpoint/barrier"
 	"github.com/streamdb/streamdb/exec/op"
 	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/sql/expr"
@@ -171,8 +172,10 @@ type subtask struct {
 	leaves   []leafNode
 	adopted  []*adoptedRows
 	channels []channelInput // by channel; 0 is the driver's
-	expected int            // barriers that complete an alignment
-	arrived  int
+	handler  *barrier.Handler
+	first    int     // the first channel that delivers barriers
+	feeding  message // the driver's barrier while scans feed what it closes
+	outputs  []*queue
 	firstAt  time.Time
 	sink     *materializeOp
 
@@ -282,17 +285,22 @@ func (r *run) build() error {
 	// Channels are numbered; now the inboxes can be made and the senders told.
 	for _, t := range r.subtasks {
 		t.box = newInbox(len(t.channels))
-		t.expected = len(t.channels) - 1
-		if len(t.sources)+len(t.scans)+len(t.leaves) > 0 || t.expected == 0 {
-			t.expected++
+		t.box.network = &r.engine.network
+		t.first = 1
+		if len(t.sources)+len(t.scans)+len(t.leaves) > 0 || len(t.channels) == 1 {
+			t.first = 0
 			r.leaves = append(r.leaves, t)
 		}
+		t.handler = barrier.New(len(t.channels) - t.first)
 	}
 	for _, t := range r.subtasks {
 		for _, e := range t.edges {
 			for i := range e.targets {
 				if rt := e.targets[i].task; rt != nil { // a forward exchange has one receiver
 					e.targets[i].box = rt.box
+					q := &rt.box.queues[e.targets[i].channel]
+					q.sender = t.box
+					t.outputs = append(t.outputs, q)
 					e.early = closesWindows(rt.channels[e.targets[i].channel].node)
 				}
 			}
@@ -413,7 +421,10 @@ func (t *subtask) edgeTo(ex *plan.Node) *edge {
 			return e
 		}
 	}
-	e := &edge{exchange: ex.ID, dist: ex.Exchange.Dist, columns: ex.Exchange.Columns, types: ex.Schema.Types(), maxPar: t.run.engine.cfg.MaxPar, subtask: t.index}
+	e := &edge{
+		exchange: ex.ID, dist: ex.Exchange.Dist, columns: ex.Exchange.Columns, types: ex.Schema.Types(), maxPar: t.run.engine.cfg.MaxPar, subtask: t.index,
+		overdraft: channelOverdraft,
+	}
 	t.edges = append(t.edges, e)
 	return e
 }
@@ -423,10 +434,26 @@ func (e *Engine) jobEnv() *expr.Env {
 }
 
 // loop is the task loop: it takes messages and feeds the tree, reads sources while nothing waits, and turns aligned barriers into the
-// operators' Barrier calls.
+// operators' Barrier calls. While a channel to a receiver is full it takes nothing but what is urgent.
 func (t *subtask) loop() error {
 	t.began.Store(time.Now().UnixNano())
 	for {
+		if feeds := t.feeding.kind == msgBarrier; feeds || !t.roomy() {
+			m, ok, closed := t.box.takeUrgent(t.roomy)
+			switch {
+			case closed:
+				return errStopped
+			case ok:
+				if err := t.handle(0, m); err != nil {
+					return err
+				}
+			case feeds:
+				if err := t.feed(); err != nil {
+					return err
+				}
+			}
+			continue
+		}
 		ready := t.sourceReady()
 		ch, m, ok, closed := t.take(!ready)
 		if closed {
@@ -447,6 +474,16 @@ func (t *subtask) loop() error {
 			}
 		}
 	}
+}
+
+// roomy reports whether all channels to receivers take more.
+func (t *subtask) roomy() bool {
+	for _, q := range t.outputs {
+		if q.full.Load() {
+			return false
+		}
+	}
+	return true
 }
 
 // take is inbox.take, counting the time spent waiting.
@@ -480,6 +517,9 @@ func (t *subtask) handle(ch int, m message) error {
 	switch m.kind {
 	case msgChunk:
 		in := &t.channels[ch]
+		if err := t.run.engine.cfg.Failpoints.Hit("exec/take"); err != nil {
+			return err
+		}
 		err := in.node.Emit(m.chunk)
 		m.chunk.Reset()
 		select {
@@ -498,34 +538,27 @@ func (t *subtask) handle(ch int, m message) error {
 	case msgSplits:
 		return t.assign(m.splits)
 	case msgBarrier:
-		if t.arrived == 0 {
+		if !t.handler.Aligning() {
 			t.firstAt = time.Now()
 		}
 		if ch == 0 {
-			if err := t.feed(m.barrier); err != nil {
-				return err
-			}
+			return t.begin(m)
 		}
-		t.arrived++
-		if t.arrived < t.expected {
-			return nil
-		}
-		t.arrived = 0
-		if err := t.barrier(m.barrier); err != nil {
-			return err
-		}
-		t.box.unblock()
+		return t.delivered(ch, m)
+	case msgAbort:
+		return t.follow(t.handler.Abort(m.barrier.Checkpoint), m.barrier)
 	}
 	return nil
 }
 
-// feed gives the tree what its scans and constant leaves hold for the epoch that the driver's barrier closes.
-func (t *subtask) feed(b checkpoint.Barrier) error {
+// begin looks for what scans and constant leaves hold for the epoch that the driver's barrier closes, and begins to feed the tree with it.
+func (t *subtask) begin(m message) error {
+	b := m.barrier
 	if b.Filling == checkpoint.FillAgain {
-		return nil
+		return t.delivered(0, m)
 	}
 	for _, s := range t.scans {
-		if err := s.feed(b); err != nil {
+		if err := s.begin(b); err != nil {
 			return err
 		}
 	}
@@ -536,13 +569,50 @@ func (t *subtask) feed(b checkpoint.Barrier) error {
 			}
 		}
 	}
+	t.feeding = m
+	return t.feed()
+}
+
+// feed gives the tree the next chunk; at the end the barrier counts as delivered.
+func (t *subtask) feed() error {
+	for _, s := range t.scans {
+		if s.feeding != nil {
+			return s.step()
+		}
+	}
+	m := t.feeding
+	t.feeding = message{}
+	return t.delivered(0, m)
+}
+
+// delivered counts a barrier that a channel has delivered.
+func (t *subtask) delivered(ch int, m message) error {
+	b := barrier.Barrier{Seq: m.seq, Checkpoint: m.barrier.Checkpoint, Loose: m.loose}
+	if b.Checkpoint == flushOnly {
+		b.Checkpoint = 0
+	}
+	do := t.handler.Barrier(ch-t.first, b)
+	if err := t.follow(do, m.barrier); err != nil {
+		return err
+	}
+	if do.Block {
+		t.box.block(ch)
+	}
+	if do.Pass {
+		if err := t.barrier(m, do.Seal); err != nil {
+			return err
+		}
+	}
+	if do.Release {
+		t.box.unblock()
+	}
 	return nil
 }
 
 // barrier passes an aligned barrier through the tree, inputs first, sends it on, and then cuts the subtask's state: downstream aligns
 // while this subtask seals.
-func (t *subtask) barrier(b checkpoint.Barrier) error {
-	aligned := time.Now()
+func (t *subtask) barrier(m message, seal bool) error {
+	aligned, b := time.Now(), m.barrier
 	for _, l := range t.sources {
 		if err := l.passEnd(); err != nil {
 			return err
@@ -591,25 +661,29 @@ func (t *subtask) barrier(b checkpoint.Barrier) error {
 				return err
 			}
 		}
-		if err := e.barrier(b); err != nil {
+		if err := e.barrier(m); err != nil {
 			return err
 		}
 	}
 	t.marks = t.marks[:0]
-	var sealed *state.Sealed
-	var cuts map[string][]byte
-	stats := checkpoint.SubtaskStats{Operator: fmt.Sprint(t.frag.ID), Subtask: t.index}
-	if b.Checkpoint != 0 {
-		began := time.Now()
-		sealed = t.run.store.Seal(t.number)
-		cuts = t.positions()
-		stats.Sync = time.Since(began)
-		stats.Alignment = aligned.Sub(t.firstAt)
-		stats.StartDelay = t.firstAt.Sub(b.Triggered)
+	if seal || b.Checkpoint == flushOnly {
+		c := t.seal(b)
+		if c.stats.StartDelay = t.firstAt.Sub(b.Triggered); !m.loose {
+			c.stats.Alignment = aligned.Sub(t.firstAt)
+		}
+		t.run.collect(c)
 	}
 	t.publishSplits()
-	t.run.report(sealed, cuts, stats)
+	t.run.passedBy()
 	return nil
+}
+
+// seal cuts the subtask's state.
+func (t *subtask) seal(b checkpoint.Barrier) *taskCut {
+	began := time.Now()
+	c := &taskCut{task: t, checkpoint: b.Checkpoint, sealed: t.run.store.Seal(t.number), positions: t.positions()}
+	c.stats = checkpoint.SubtaskStats{Operator: fmt.Sprint(t.frag.ID), Subtask: t.index, Sync: time.Since(began)}
+	return c
 }
 
 func (t *subtask) close() {

@@ -119,3 +119,15 @@ func (c *Chunk) Clone() *Chunk {
 	d.AppendChunk(c)
 	return d
 }
+
+// Bytes returns the memory that the chunk's values take, approximately.
+func (c *Chunk) Bytes() int64 {
+	b := int64(8 * len(c.Weights))
+	for _, v := range c.Cols {
+		b += int64(len(v.Bool) + 8*len(v.Int) + 8*len(v.Float) + 16*len(v.Str) + 24*len(v.Num) + 16*len(v.Ivl))
+		for _, s := range v.Str {
+			b += int64(len(s))
+		}
+	}
+	return b
+}

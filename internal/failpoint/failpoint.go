@@ -48,25 +48,40 @@ type Set struct {
 // with that probability, a suffix *N only for the first N times: "state.ingest=error(disk full)*2;state.seal=1%kill".
 // An empty text gives nil, the inactive set.
 func Parse(spec string) (*Set, error) {
-	set := &Set{actions: map[string]*action{}, hits: map[string]int64{}}
-	for _, part := range split(spec) {
-		name, text, ok := strings.Cut(part, "=")
-		name, text = strings.TrimSpace(name), strings.TrimSpace(text)
-		if !ok || name == "" {
-			return nil, fmt.Errorf("failpoint %q: want name=action", part)
-		}
-		a, err := parseAction(text)
-		if err != nil {
-			return nil, fmt.Errorf("failpoint %s: %w", name, err)
-		}
-		if a != nil {
-			set.actions[name] = a
-		}
+	set := New()
+	if err := set.Change(spec); err != nil {
+		return nil, err
 	}
 	if len(set.actions) == 0 {
 		return nil, nil
 	}
 	return set, nil
+}
+
+// New returns a set without actions, for tests that give it some later.
+func New() *Set { return &Set{actions: map[string]*action{}, hits: map[string]int64{}} }
+
+// Change sets the actions of the names in spec, which is written as for Parse, and leaves the others.
+func (s *Set) Change(spec string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, part := range split(spec) {
+		name, text, ok := strings.Cut(part, "=")
+		name, text = strings.TrimSpace(name), strings.TrimSpace(text)
+		if !ok || name == "" {
+			return fmt.Errorf("failpoint %q: want name=action", part)
+		}
+		a, err := parseAction(text)
+		if err != nil {
+			return fmt.Errorf("failpoint %s: %w", name, err)
+		}
+		if a != nil {
+			s.actions[name] = a
+		} else {
+			delete(s.actions, name)
+		}
+	}
+	return nil
 }
 
 // split cuts at semicolons, commas and newlines that are not within parentheses.

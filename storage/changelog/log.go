@@ -158,7 +158,7 @@ func (l *Log) Append(epoch uint64, c *types.Chunk) {
 	if c.Rows() == 0 {
 		return
 	}
-	b := ChunkBytes(c)
+	b := c.Bytes()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	i := len(l.open)
@@ -310,7 +310,7 @@ func (l *Log) Recall(from uint64, entries []Entry) {
 		e := &entries[i]
 		for _, c := range e.Chunks {
 			e.Rows += int64(c.Rows())
-			e.Bytes += ChunkBytes(c)
+			e.Bytes += c.Bytes()
 		}
 		if e.Rows > 0 {
 			l.entries = append(l.entries, *e)
@@ -400,16 +400,4 @@ func (l *Log) Bytes() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.bytes
-}
-
-// ChunkBytes estimates the memory of a chunk.
-func ChunkBytes(c *types.Chunk) int64 {
-	b := int64(8 * len(c.Weights))
-	for _, v := range c.Cols {
-		b += int64(len(v.Bool) + 8*len(v.Int) + 8*len(v.Float) + 16*len(v.Str) + 24*len(v.Num) + 16*len(v.Ivl))
-		for _, s := range v.Str {
-			b += int64(len(s))
-		}
-	}
-	return b
 }

@@ -1,0 +1,163 @@
+package exec
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"time"
+
+	"github.com/streamdb/streamdb/checkpoint"
+	"github.com/streamdb/streamdb/checkpoint/barrier"
+	"github.com/streamdb/streamdb/state"
+)
+
+// cut is a checkpoint of a run while its subtasks cut their state, each when the barrier passes it, or before that when it is unaligned.
+type cut struct {
+	barrier   checkpoint.Barrier
+	done      chan struct{} // all subtasks have
+	parts     []*taskCut
+	aborted   bool
+	begun     bool // it is being written, or needs not be; owned by the driver
+	unaligned bool // owned by the driver
+}
+
+// taskCut is one subtask's part of a checkpoint.
+type taskCut struct {
+	task       *subtask
+	checkpoint uint64
+	sealed     *state.Sealed
+	positions  map[string][]byte // of its sources
+	stats      checkpoint.SubtaskStats
+}
+
+// cutOf returns the cut for a checkpoint, which takes the place of an older one. Only the driver calls it.
+func (r *run) cutOf(b checkpoint.Barrier) *cut {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.cutting == nil || r.cutting.barrier.Checkpoint != b.Checkpoint || b.Checkpoint == flushOnly {
+		r.cutting = &cut{barrier: b, done: make(chan struct{})}
+	}
+	return r.cutting
+}
+
+// collect is called by each subtask when its part of a checkpoint is complete.
+func (r *run) collect(part *taskCut) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.cutting
+	if c == nil || c.barrier.Checkpoint != part.checkpoint {
+		return
+	}
+	if c.parts = append(c.parts, part); len(c.parts) == len(r.subtasks) {
+		close(c.done)
+	}
+}
+
+// follow does what a barrier handler says about unaligned checkpoints.
+func (t *subtask) follow(do barrier.Do, _ checkpoint.Barrier) error {
+	return nil
+}
+
+// abort gives a checkpoint up that has not been written yet: subtasks do not cut their state for it any more. Its barrier still closes its epoch.
+func (r *run) abort(id uint64) {
+	r.mu.Lock()
+	if c := r.cutting; c != nil && c.barrier.Checkpoint == id {
+		c.aborted = true
+	}
+	r.mu.Unlock()
+	for _, t := range r.subtasks {
+		t.box.hurry(message{kind: msgAbort, barrier: checkpoint.Barrier{Checkpoint: id}})
+	}
+}
+
+// write writes a cut that all subtasks have made, in the background, and acknowledges the checkpoint.
+func (r *run) write(c *cut) {
+	if c.begun {
+		return
+	}
+	c.begun = true
+	b := c.barrier
+	r.mu.Lock()
+	aborted := c.aborted
+	r.mu.Unlock()
+	if aborted || len(c.parts) < len(r.subtasks) {
+		r.job.decline(b.Checkpoint, context.Canceled)
+		return // the seals are covered by the next snapshot
+	}
+	positions := map[string][]byte{}
+	for _, p := range c.parts {
+		maps.Copy(positions, p.positions)
+	}
+	r.taken = false
+	if !b.Full && r.stateUnchanged() && r.samePositions(positions) {
+		// Sources that bring no rows must not make an idle database write: the seals are covered by the next snapshot.
+		r.job.acknowledge(r.job.unchangedState(b))
+		return
+	}
+	errs, err := json.Marshal(r.errors.snapshot())
+	if err != nil {
+		r.fail(err)
+		return
+	}
+	r.job.cut(b.Checkpoint)
+	before, written := r.written, make(chan struct{})
+	r.written = written
+	r.goRun("checkpoint", func() error {
+		defer close(written)
+		if before != nil {
+			<-before // snapshots are made in the order of their ids
+		}
+		return r.snapshot(c, positions, errs)
+	})
+}
+
+// writing reports whether a snapshot is being made.
+func (r *run) writing() bool {
+	if r.written == nil {
+		return false
+	}
+	select {
+	case <-r.written:
+		return false
+	default:
+		return true
+	}
+}
+
+// snapshot makes what was sealed a snapshot and acknowledges the checkpoint.
+func (r *run) snapshot(c *cut, positions map[string][]byte, errs []byte) error {
+	began, b := time.Now(), c.barrier
+	sealed := make([]*state.Sealed, len(c.parts))
+	stats := make([]checkpoint.SubtaskStats, len(c.parts))
+	for i, p := range c.parts {
+		sealed[i], stats[i] = p.sealed, p.stats
+	}
+	if err := r.engine.cfg.Failpoints.Hit("exec/snapshot"); err != nil {
+		r.job.decline(b.Checkpoint, err)
+		return err
+	}
+	snap, err := r.store.Snapshot(context.Background(), b.Checkpoint, sealed)
+	if err == nil && b.Kind == checkpoint.KindSavepoint {
+		r.store.Hold(b.Checkpoint)
+	}
+	if err != nil {
+		r.job.decline(b.Checkpoint, err)
+		return err // the job starts again from its last complete checkpoint
+	}
+	if err := r.engine.keptUpTo(b.Epoch, func(rel *Relation) bool { return rel == r.job.rel }); err != nil {
+		r.job.decline(b.Checkpoint, err)
+		return nil // the state is as good as before
+	}
+	for i := range stats {
+		stats[i].Async = time.Since(began)
+		stats[i].Acknowledged = time.Now()
+	}
+	if len(stats) > 0 {
+		stats[0].Bytes, stats[0].FullBytes = snap.NewBytes, snap.FullSize
+	}
+	r.job.acknowledge(&checkpoint.JobState{
+		Job: r.job.Spec.ID, Name: r.job.Spec.Name, Checkpoint: b.Checkpoint, Epoch: b.Epoch, State: snap, Positions: positions,
+		Operators: map[string][]byte{operatorErrors: errs}, Parallelism: r.job.Parallelism(), Subtasks: stats,
+	})
+	return nil
+}
