@@ -95,6 +95,7 @@ type Object struct {
 	// EmitOnClose of a view: its query ends with EMIT ON WINDOW CLOSE, which is no part of Query.
 	EmitOnClose bool   `json:"emit_on_close,omitempty"`
 	Paused      bool   `json:"paused,omitempty"`   // by PAUSE, until RESUME
+	Stopped     bool   `json:"stopped,omitempty"`  // the same with a savepoint
 	Job         uint64 `json:"job,omitempty"`      // of a view whose query was replaced: the id of its job, 0 = the view's own
 	Creating    bool   `json:"creating,omitempty"` // a view that has not caught up: dropped at restart unless it runs in the background
 	Comment     string `json:"comment,omitempty"`

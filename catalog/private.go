@@ -57,7 +57,7 @@ func (c *Catalog) Commit(p *Private, durable func(data []byte, version uint64) e
 			// What a job said of itself meanwhile stays true.
 			if n, ok := now.objects[id]; ok && n != o && p.base.objects[id] != n {
 				c := *o
-				c.Creating, c.Paused = n.Creating, n.Paused
+				c.Creating, c.Paused, c.Stopped = n.Creating, n.Paused, n.Stopped
 				s.objects[id] = &c
 			}
 		}

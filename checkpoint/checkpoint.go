@@ -12,6 +12,7 @@ package checkpoint
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/streamdb/streamdb/state"
@@ -51,7 +52,7 @@ type Barrier struct {
 	// Unaligned: the barrier overtakes what is queued. AlignedTimeout, when set, is how long after Triggered an aligned one becomes that.
 	Unaligned      bool
 	AlignedTimeout time.Duration
-	// Savepoint, of a barrier of that kind, tells its form and whether the job ends with it.
+	// Savepoint tells the form of a savepoint. A checkpoint has it when jobs end with it: the savepoint is then a copy of the checkpoint.
 	Savepoint *SavepointSpec
 	// Now, when set, is the time to which a job's clock moves with the barrier, in µs since 2000-01-01 UTC.
 	Now int64
@@ -61,11 +62,20 @@ type Barrier struct {
 
 // SavepointSpec is what was asked for with a savepoint. It must not change.
 type SavepointSpec struct {
-	Target    string // URL of the folder that it is written to
-	Canonical bool   // a form that every backend reads, else the backend's own files
-	Stop      bool   // the jobs take nothing in after the barrier and end when the savepoint is complete
-	Drain     bool   // with Stop: they behave as if their sources had ended, so that all windows close
+	Target    string   // URL of the folder that it is written to
+	Canonical bool     // a form that every backend reads, else the backend's own files
+	Stop      bool     // the jobs named take nothing in after the barrier
+	Named     []uint64 // the jobs asked for, without what they read; filled in by the coordinator
+	Drain     bool     // with Stop: they behave as if their sources had ended, so that all windows close
 }
+
+// Stops reports whether job takes nothing in after the barrier.
+func (b *Barrier) Stops(job uint64) bool {
+	return b.Savepoint != nil && b.Savepoint.Stop && (b.Savepoint.Named == nil || slices.Contains(b.Savepoint.Named, job))
+}
+
+// Drains reports whether with the barrier the sources of job have ended, so that all windows close.
+func (b *Barrier) Drains(job uint64) bool { return b.Stops(job) && b.Savepoint.Drain }
 
 // Cut tells what a checkpoint asks for, and of whom.
 type Cut struct {
@@ -81,7 +91,7 @@ func (c Cut) Means(id uint64) bool { return c.Jobs == nil || c.Jobs[id] }
 // Barrier returns the barrier of checkpoint id for a job with the given settings.
 func (c Cut) Barrier(id, epoch uint64, triggered time.Time, s JobSettings) Barrier {
 	b := Barrier{Epoch: epoch, Checkpoint: id, Kind: c.Kind, Triggered: triggered, Full: c.Full, Savepoint: c.Savepoint}
-	if c.Kind == KindCheckpoint && s.Unaligned {
+	if c.Kind == KindCheckpoint && s.Unaligned && c.Savepoint == nil {
 		b.Unaligned, b.AlignedTimeout = s.AlignedTimeout == 0, s.AlignedTimeout
 	}
 	return b
@@ -127,7 +137,6 @@ type Participant interface {
 	NotifyAborted(id uint64)
 	// NotifySavepoint tells that a savepoint is written that does not end the job: local files of the state of id may go, and that is all. Nothing is
 	// durable by it that a job restarts from, so nothing later builds on it, and nothing that was prepared outside is committed or given up.
-	// One that ends the job is told by NotifyComplete.
 	NotifySavepoint(id uint64)
 }
 

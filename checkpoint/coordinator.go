@@ -1,9 +1,11 @@
 package checkpoint
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"time"
 
@@ -25,6 +27,10 @@ type Env struct {
 	Catalog func() (version uint64, data []byte)
 	// FailJob restarts a job whose checkpoints failed more often than tolerated; nil: nothing happens. It must return at once.
 	FailJob func(job uint64, cause error)
+	// Scratch is a folder on local disk for files of savepoints being written; "": that of the system.
+	Scratch string
+	// Published is told every completed checkpoint, in the goroutine that wrote it, before what it has replaced is removed; nil: nobody.
+	Published func(*Manifest)
 	// Holder names this server in HEAD and in the error that a server gets which another one has taken over from.
 	Holder     string
 	Log        zerolog.Logger
@@ -43,6 +49,7 @@ type Coordinator struct {
 	mu      sync.Mutex
 	config  Config
 	claimed bool
+	stops   []*stop
 }
 
 // New makes a coordinator over store.
@@ -53,6 +60,7 @@ func New(cfg Config, store object.Store, env Env) (*Coordinator, error) {
 	c := &Coordinator{env: env, config: cfg, stats: newHistory()}
 	c.box.wake = make(chan struct{}, 1)
 	c.pub = newPublisher(store, env.Holder, env.Log, env.Failpoints)
+	c.pub.scratch = cmp.Or(env.Scratch, os.TempDir())
 	c.core = newCore(cfg, c.stats)
 	return c, nil
 }
@@ -69,6 +77,13 @@ func (c *Coordinator) Claim(ctx context.Context) (*Manifest, error) {
 	c.claimed = true
 	c.core.restore(m, next)
 	return m, nil
+}
+
+// Continue has ids given out after that of a checkpoint of another store, which the jobs are restored from. It is called between Claim and Run.
+func (c *Coordinator) Continue(after uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.core.nextID = max(c.core.nextID, after+1)
 }
 
 // Run triggers, collects and publishes until ctx ends (nil) or the store is lost to another server (an error matching ErrFenced).
@@ -174,7 +189,7 @@ func (c *Coordinator) begin(ctx context.Context, a actBegin) event {
 	if a.mayBeQuiet && c.env.Clock.Quiet() {
 		return evBegun{id: a.id, quiet: true}
 	}
-	ev := evBegun{id: a.id, savepoint: a.savepoint, cut: Cut{Kind: KindCheckpoint}}
+	ev := evBegun{id: a.id, savepoint: a.savepoint, cut: Cut{Kind: KindCheckpoint, Savepoint: a.stop}}
 	if ev.err = c.pub.reserve(ctx, a.id); ev.err != nil {
 		return ev
 	}
@@ -212,7 +227,11 @@ func (c *Coordinator) publish(ctx context.Context, b *batch) event {
 	if c.env.Failpoints.Hit("checkpoint/before-notify") != nil {
 		res.silent = true
 	}
+	c.keepForStops(res.manifest)
 	c.box.post(evPublished{batch: b, result: res})
+	if c.env.Published != nil {
+		c.env.Published(res.manifest)
+	}
 	return evCollected{err: c.pub.collect(ctx)}
 }
 

@@ -103,6 +103,7 @@ type batch struct {
 type request struct {
 	jobs      []uint64 // nil: all
 	savepoint *SavepointSpec
+	stop      *SavepointSpec // of a checkpoint with which the jobs end
 	begun     bool
 	retry     bool            // some job that was busy is free now
 	blockers  map[uint64]bool // who was busy when the last checkpoint for it began
@@ -190,6 +191,7 @@ type (
 		id         uint64
 		mayBeQuiet bool
 		savepoint  *request // nil: a checkpoint
+		stop       *SavepointSpec
 	}
 	actTrigger struct {
 		participant Participant
@@ -391,11 +393,16 @@ func (c *core) advance(now time.Time, acts []action) []action {
 		c.beginning = true
 		return append(acts, actBegin{id: c.nextID, savepoint: c.requests[i]})
 	}
-	wanted := slices.ContainsFunc(c.requests, func(r *request) bool { return r.savepoint == nil && (!r.begun || r.retry) })
+	begins := func(r *request) bool { return r.savepoint == nil && (!r.begun || r.retry) }
+	wanted := slices.ContainsFunc(c.requests, begins)
 	due := c.periodic() && !now.Before(c.nextPeriodic)
 	if wanted || due {
 		c.beginning = true
-		acts = append(acts, actBegin{id: c.nextID, mayBeQuiet: !wanted && c.settled && len(c.pending) == 0 && len(c.dropped) == 0})
+		begin := actBegin{id: c.nextID, mayBeQuiet: !wanted && c.settled && len(c.pending) == 0 && len(c.dropped) == 0}
+		if i := slices.IndexFunc(c.requests, func(r *request) bool { return r.stop != nil && begins(r) }); i >= 0 {
+			begin.stop = c.requests[i].stop
+		}
+		acts = append(acts, begin)
 	}
 	return acts
 }

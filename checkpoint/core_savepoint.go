@@ -103,11 +103,8 @@ func (c *core) savepointWritten(now time.Time, e evSavepoint, acts []action) []a
 		return acts
 	}
 	told := savepoint
-	switch {
-	case e.err != nil:
+	if e.err != nil {
 		told = aborted
-	case p.savepoint.savepoint.Stop:
-		told = complete
 	}
 	for _, id := range p.order {
 		q := p.parts[id]

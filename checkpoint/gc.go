@@ -23,6 +23,13 @@ func (p *publisher) discard() {
 			keep[key] = true
 		}
 	}
+	p.pinMu.Lock()
+	for m := range p.pinned {
+		for key := range m.objects() {
+			keep[key] = true
+		}
+	}
+	p.pinMu.Unlock()
 	dead := map[string]bool{}
 	for name, keys := range p.objects {
 		if !listed[name] {
@@ -44,6 +51,33 @@ func (p *publisher) discard() {
 		if yes && len(p.garbage) < garbageKeys {
 			p.garbage = append(p.garbage, key)
 		}
+	}
+}
+
+// pin keeps what m needs, which was published last, until the returned func is called: that removes what HEAD does not need any more.
+func (p *publisher) pin(m *Manifest) func(context.Context) error {
+	p.pinMu.Lock()
+	defer p.pinMu.Unlock()
+	if p.pinned == nil {
+		p.pinned = map[*Manifest]int{}
+	}
+	p.pinned[m]++
+	return func(ctx context.Context) error {
+		p.pinMu.Lock()
+		if p.pinned[m]--; p.pinned[m] == 0 {
+			delete(p.pinned, m)
+		}
+		p.pinMu.Unlock()
+		if err := p.acquire(ctx); err != nil {
+			return err
+		}
+		defer p.release()
+		if _, listed := p.objects[m.Object]; !listed {
+			// It left HEAD meanwhile: it is looked at again as if it did now.
+			p.objects[m.Object] = m.objects()
+			p.discard()
+		}
+		return nil
 	}
 }
 

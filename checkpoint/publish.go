@@ -39,6 +39,7 @@ type publisher struct {
 	holder     string
 	log        zerolog.Logger
 	failpoints *failpoint.Set
+	scratch    string // folder for temporary files
 	cur        atomic.Pointer[Manifest]
 
 	lock       chan struct{} // holds one token while taken; guards what follows
@@ -54,6 +55,9 @@ type publisher struct {
 
 	garbageMu sync.Mutex
 	garbage   []string
+
+	pinMu  sync.Mutex
+	pinned map[*Manifest]int // read by somebody: what they need stays
 
 	goneMu sync.Mutex
 	gone   map[uint64]bool // jobs whose local files may go at any time

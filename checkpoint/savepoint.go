@@ -2,6 +2,11 @@ package checkpoint
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
 )
@@ -15,20 +20,93 @@ type SavepointRequest struct {
 // SavepointResult is a savepoint that is complete.
 type SavepointResult struct {
 	ID, Epoch uint64
-	Path      string // of its manifest
+	Path      string // of its folder
 }
 
 // Savepoint makes a savepoint and returns when it is complete. It goes before all checkpoints that wait, is not held back by those in flight,
-// and never becomes what jobs restart from by themselves. With Spec.Stop what the jobs have prepared outside is committed with it.
+// and never becomes what jobs restart from by themselves.
 // It is an error when one of the jobs is not running.
 func (c *Coordinator) Savepoint(ctx context.Context, req SavepointRequest) (SavepointResult, error) {
 	spec := req.Spec
+	spec.Named = req.Jobs
 	r, err := c.request(ctx, &request{jobs: req.Jobs, savepoint: &spec, done: make(chan reply, 1)})
 	return SavepointResult{ID: r.id, Epoch: r.epoch, Path: r.path}, err
 }
 
-// writeSavepoint writes a savepoint of the given states, which hold all of their jobs, where spec says, and returns the path of its manifest.
+// stop is a job that ends with a savepoint.
+type stop struct {
+	job   uint64
+	kept  []*Manifest // published since it was asked for, in which the job is; pinned
+	unpin []func(context.Context) error
+}
+
+// Stop makes a checkpoint with which a job ends: it takes nothing in behind the barrier, and what it has prepared outside is committed as with every
+// checkpoint. Then that checkpoint, of the job and all it reads from, is copied as a savepoint. It is the caller's to keep the job from running
+// again, or to let it when there is an error.
+func (c *Coordinator) Stop(ctx context.Context, job uint64, spec SavepointSpec) (res SavepointResult, err error) {
+	spec.Stop, spec.Named = true, []uint64{job}
+	s := &stop{job: job}
+	c.mu.Lock()
+	c.stops = append(c.stops, s)
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		c.stops = slices.DeleteFunc(c.stops, func(o *stop) bool { return o == s })
+		c.mu.Unlock()
+		for _, unpin := range s.unpin {
+			err = errors.Join(err, unpin(context.WithoutCancel(ctx)))
+		}
+	}()
+	r, err := c.request(ctx, &request{jobs: []uint64{job}, stop: &spec, done: make(chan reply, 1)})
+	if err != nil {
+		return res, err
+	}
+	c.mu.Lock()
+	kept := slices.Clone(s.kept)
+	c.mu.Unlock()
+	i := slices.IndexFunc(kept, func(m *Manifest) bool { return m.Jobs[job].Checkpoint >= r.id })
+	if i < 0 {
+		return res, pgerr.Newf(pgerr.InternalError, "checkpoint %d is not in what was published", r.id)
+	}
+	m := kept[i]
+	all := map[uint64]Participant{}
+	for _, q := range c.env.Participants() {
+		all[q.ID()] = q
+	}
+	var states []*JobState
+	for _, id := range slices.Sorted(maps.Keys(closure(all, spec.Named))) {
+		if m.Jobs[id] == nil {
+			return res, pgerr.Newf(pgerr.InternalError, "checkpoint %d does not hold job %d", r.id, id)
+		}
+		states = append(states, m.Jobs[id])
+	}
+	res.ID, res.Epoch = r.id, m.Jobs[job].Epoch
+	res.Path, err = c.pub.writeSavepoint(ctx, &spec, states, res.Epoch, r.id, m.CatalogVersion, m.Catalog)
+	return res, err
+}
+
+// keepForStops keeps what was just published for the savepoints of jobs that end.
+func (c *Coordinator) keepForStops(m *Manifest) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.stops {
+		if m.Jobs[s.job] != nil {
+			s.kept, s.unpin = append(s.kept, m), append(s.unpin, c.pub.pin(m))
+		}
+	}
+}
+
+// writeSavepoint writes a savepoint of the given states, which hold all of their jobs, below the folder that spec names and returns the path of its own folder.
 // Local files of the states stay until it has returned. It runs in a goroutine of the coordinator, several at a time.
-func (p *publisher) writeSavepoint(context.Context, *SavepointSpec, []*JobState, uint64, uint64, uint64, []byte) (path string, err error) {
-	return "", pgerr.Newf(pgerr.FeatureNotSupported, "savepoints are not supported")
+func (p *publisher) writeSavepoint(ctx context.Context, spec *SavepointSpec, states []*JobState, epoch, id, catalogVersion uint64, catalog []byte) (path string, err error) {
+	if err := p.hit("savepoint/begin"); err != nil {
+		return "", err
+	}
+	path, _, err = WriteSavepoint(ctx, Places{Root: spec.Target, Own: p.store, Scratch: filepath.Join(p.scratch, fmt.Sprintf("savepoint-%d", id))}, &Snapshot{
+		ID: id, Epoch: epoch, CatalogVersion: catalogVersion, Catalog: catalog, Jobs: states, Named: spec.Named,
+	}, spec.Canonical)
+	if err == nil {
+		err = p.hit("savepoint/written")
+	}
+	return path, err
 }

@@ -147,16 +147,6 @@ func TestSavepointBesideCheckpoints(t *testing.T) {
 	require.Empty(t, s.core.pending)
 }
 
-// One that ends its jobs commits what they have prepared outside.
-func TestStopSavepointCompletes(t *testing.T) {
-	s := newScript(t, manual(), job(1))
-	s.request(&request{savepoint: &SavepointSpec{Stop: true}})
-	id := s.begin()
-	s.ack(1, id)
-	s.step(evSavepoint{id: id})
-	require.Equal(t, map[uint64][]outcome{id: {complete}}, s.outcomes())
-}
-
 // A failed savepoint is the asker's business: the job goes on, and nothing is counted against it.
 func TestFailedSavepointsDoNotCount(t *testing.T) {
 	checkpointrows.Shows(t, 62)
@@ -193,7 +183,7 @@ func TestSavepointThroughTheCoordinator(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a := job(1)
 		r := newRig(t, manual(), object.NewMemory(""), nil, a).run()
-		_, err := r.c.Savepoint(context.Background(), SavepointRequest{Jobs: []uint64{1}})
+		_, err := r.c.Savepoint(context.Background(), SavepointRequest{Jobs: []uint64{1}, Spec: SavepointSpec{Target: "memory://x"}})
 		require.Error(t, err)
 		require.Equal(t, "trigger 1, abort 1", a.events())
 		require.NoError(t, r.end())

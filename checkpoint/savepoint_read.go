@@ -59,6 +59,11 @@ func OpenPath(ctx context.Context, path string) (*Opened, error) {
 	for _, s := range o.Jobs {
 		s.refs.store = o.store
 	}
+	for _, held := range o.Held {
+		for _, h := range held {
+			h.refs.store = o.store
+		}
+	}
 	return o, nil
 }
 

@@ -163,7 +163,8 @@ func documented(r *functions.Registry) []string {
 	}
 	var out []string
 	for _, f := range r.All() {
-		if strings.HasPrefix(f.Name, "$") || hidden[f.Name] || internalName[f.Name] || internalForm.MatchString(f.Name) {
+		if strings.HasPrefix(f.Name, "$") || strings.HasPrefix(f.Name, "streamdb.") || // those of the schema streamdb are in checkpoints.md
+			hidden[f.Name] || internalName[f.Name] || internalForm.MatchString(f.Name) {
 			continue
 		}
 		out = append(out, f.Name)

@@ -192,6 +192,16 @@ func (j *Job) Checkpointed() bool {
 	return j.completed != nil
 }
 
+// CheckpointedEpoch is the epoch of the job's last completed checkpoint, 0 when there is none.
+func (j *Job) CheckpointedEpoch() uint64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.completed == nil {
+		return 0
+	}
+	return j.completed.Epoch
+}
+
 // Adopts reports that the present run takes over state of another job.
 func (j *Job) Adopts() bool {
 	j.mu.Lock()

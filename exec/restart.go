@@ -316,6 +316,9 @@ func (e *Engine) restart(jobs []*Job, first *run) {
 			if m != nil {
 				k.completed = m.Jobs[k.Spec.ID]
 			}
+			if k.completed == nil && was != nil && was.Foreign() {
+				k.completed = was
+			}
 			if now := k.completed; now != nil && was != nil && was.Epoch > now.Epoch {
 				k.completed = was // nothing was written since, because nothing changed up to that epoch; the inputs' logs begin there
 			}

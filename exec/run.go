@@ -490,6 +490,9 @@ func (r *run) advance(b checkpoint.Barrier, firstChange uint64) error {
 	if b.Checkpoint == 0 && r.store.NeedsFlush() && !r.writing() {
 		b.Checkpoint = flushOnly
 	}
+	if b.Stops(r.job.Spec.ID) {
+		r.job.Pause() // before the barrier: sources read nothing behind it
+	}
 	if err := r.pass(b); err != nil {
 		return err
 	}
@@ -645,7 +648,8 @@ func (j *Job) unchangedState(b checkpoint.Barrier) *checkpoint.JobState {
 func (r *run) stateUnchanged() bool {
 	r.job.mu.Lock()
 	defer r.job.mu.Unlock()
-	return r.job.completed != nil && r.job.lastSnap == r.job.completed.Checkpoint && !r.store.Dirty() && !r.errors.dirty()
+	c := r.job.completed
+	return c != nil && !c.Foreign() && r.job.lastSnap == c.Checkpoint && !r.store.Dirty() && !r.errors.dirty()
 }
 
 // samePositions reports that the sources stand where they stood at the last completed checkpoint.

@@ -618,6 +618,11 @@ func (t *subtask) barrier(m message, seal bool) error {
 			return err
 		}
 	}
+	if b.Drains(t.run.job.Spec.ID) {
+		if err := t.drain(); err != nil {
+			return err
+		}
+	}
 	if b.Filling == checkpoint.FillAgain {
 		for _, a := range t.adopted {
 			if err := a.feed(); err != nil {
@@ -684,6 +689,23 @@ func (t *subtask) seal(b checkpoint.Barrier) *taskCut {
 	c := &taskCut{task: t, checkpoint: b.Checkpoint, sealed: t.run.store.Seal(t.number), positions: t.positions()}
 	c.stats = checkpoint.SubtaskStats{Operator: fmt.Sprint(t.frag.ID), Subtask: t.index, Sync: time.Since(began)}
 	return c
+}
+
+// drain tells operators what they hear when all rows have been read.
+func (t *subtask) drain() error {
+	for _, n := range t.nodes {
+		if e, ok := n.op.(op.Ender); ok {
+			if err := e.End(n); err != nil {
+				return err
+			}
+		}
+		if n.plan.Kind == plan.KindWatermark {
+			if err := n.op.Watermark(0, op.Watermark{Column: n.plan.Watermark.Column, Value: op.EndOfTime}, n); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (t *subtask) close() {

@@ -118,9 +118,9 @@ func (x *exprCtx) call(e *pgext.Call) (*expr.Expr, error) {
 	return c, err
 }
 
-// schemaCall gives the functions of information_schema the name that they have in the registry.
+// schemaCall gives the functions of information_schema and streamdb the name that they have in the registry.
 func (b *binder) schemaCall(e *pgext.Call) *pgext.Call {
-	if e.Schema != "information_schema" || len(b.reg.Lookup(e.Schema+"."+e.Name)) == 0 {
+	if e.Schema != "information_schema" && e.Schema != "streamdb" || len(b.reg.Lookup(e.Schema+"."+e.Name)) == 0 {
 		return e
 	}
 	c := *e

@@ -244,7 +244,7 @@ func (x *exprCtx) setCall(c *pgext.Call, defs []pgext.ColumnDef) (fromCall, erro
 	if err = b.sliding(c.Name, res.Func, "", pos); err != nil {
 		return fromCall{}, err
 	}
-	out := fromCall{name: strings.TrimPrefix(c.Name, "information_schema."), set: true, e: &expr.Expr{Kind: expr.Call, Type: res.Result, Func: res.Func.ID, Args: args, Pos: pos}}
+	out := fromCall{name: c.Name[strings.LastIndexByte(c.Name, '.')+1:], set: true, e: &expr.Expr{Kind: expr.Call, Type: res.Result, Func: res.Func.ID, Args: args, Pos: pos}}
 	var own bool
 	if out.columns, own = setColumns(res.Func, args); own {
 		out.e.Cols = types.Schema(out.columns).Types()

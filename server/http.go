@@ -58,7 +58,7 @@ func (s *Server) httpJobs(w http.ResponseWriter, _ *http.Request) {
 	jobs := []httpJob{}
 	for _, j := range s.engine.Jobs() {
 		h := httpJob{
-			ID: strconv.FormatUint(j.PublicID(), 10), Name: s.jobName(j), Status: j.Status().String(), Epoch: j.Epoch(), Parallelism: j.Parallelism(),
+			ID: strconv.FormatUint(j.PublicID(), 10), Name: s.jobName(j), Status: s.jobState(j), Epoch: j.Epoch(), Parallelism: j.Parallelism(),
 			StateBytes: exec.StateBytes(j.Metrics()),
 		}
 		if err := j.Err(); err != nil {

@@ -99,6 +99,7 @@ type Server struct {
 	channels   channels
 	locks      lockManager
 	started    time.Time
+	root       root            // what the database was started from
 	moved      bool            // the catalog came from a checkpoint alone: another machine may have told epochs to clients
 	stopping   context.Context //nolint:containedctx // ends when sessions are asked to
 	stop       context.CancelFunc
@@ -178,7 +179,7 @@ func (s *Server) open(ctx context.Context) error {
 	s.shared = state.OpenShared(s.cfg.Memory)
 	if s.coord, err = checkpoint.New(s.settings.checkpoints(), s.objects, checkpoint.Env{
 		Clock: engineClock{s}, Participants: func() []checkpoint.Participant { return s.engine.Participants() },
-		Catalog: s.catalogBytes, FailJob: s.failJob, Holder: holder(), Log: s.log, Failpoints: s.cfg.Failpoints,
+		Catalog: s.catalogBytes, FailJob: s.failJob, Published: s.checkpointCompleted, Scratch: filepath.Join(s.cfg.DataDir, "scratch"), Holder: holder(), Log: s.log, Failpoints: s.cfg.Failpoints,
 	}); err != nil {
 		return err
 	}
@@ -189,7 +190,17 @@ func (s *Server) open(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("checkpoint directory %s: %w", s.cfg.CheckpointDir, err)
 	}
-	if err := s.openCatalog(m); err != nil {
+	from, err := s.openRoot(ctx, m)
+	if err != nil {
+		return err
+	}
+	begin := m
+	if m == nil && from != nil {
+		begin = from.Manifest
+		s.coord.Continue(from.ID)
+		s.log.Info().Str("path", from.Path).Uint64("checkpoint", from.ID).Msg("restoring the database")
+	}
+	if err := s.openCatalog(begin); err != nil {
 		return err
 	}
 	if !s.cfg.MemoryOnly {
@@ -197,7 +208,7 @@ func (s *Server) open(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := s.restore(ctx, m); err != nil {
+	if err := s.restore(ctx, begin, restoring(m, from)); err != nil {
 		return err
 	}
 	if err := s.openSecurity(); err != nil {
@@ -290,15 +301,11 @@ func (s *Server) openCatalog(m *checkpoint.Manifest) error {
 	return nil
 }
 
-// restore brings tables and jobs to the newest checkpoint and applies the write-ahead log over it.
-func (s *Server) restore(ctx context.Context, m *checkpoint.Manifest) error {
+// restore brings tables and jobs to their states in checkpoint m and applies the write-ahead log over it.
+func (s *Server) restore(ctx context.Context, m *checkpoint.Manifest, jobs map[uint64]*checkpoint.JobState) error {
 	epoch := uint64(0)
-	jobs := map[uint64]*checkpoint.JobState{}
-	if m != nil {
-		for id, js := range m.Jobs {
-			jobs[id] = js
-			epoch = max(epoch, js.Epoch)
-		}
+	for _, js := range jobs {
+		epoch = max(epoch, js.Epoch)
 	}
 	fetch := func(id uint64) (*checkpoint.JobState, error) {
 		js := jobs[id]

@@ -120,7 +120,7 @@ func settings() []setting {
 		{name: "superuser_reserved_connections", value: "3", scope: scopeServer, check: integer(0, 262143), doc: "Sessions of max_connections that only superusers may open."},
 		{name: settingMaxTransaction, value: "0", scope: scopeServer, check: integer(0, maxTransactionMiB), doc: "MiB that the uncommitted changes of a transaction may take; 0: half of --memory."},
 		{name: "chunk_rows", value: strconv.Itoa(types.MaxChunkRows), scope: scopeReadOnly, check: integer(1, types.MaxChunkRows), doc: "Rows per chunk; set it in the configuration."},
-	}, compatSettings()...)
+	}, append(recoverySettings(), compatSettings()...)...)
 }
 
 // settingMaxTransaction bounds a transaction. A transaction is one record of the write-ahead log and one step of the clock, so all of it is in

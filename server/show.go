@@ -151,17 +151,17 @@ func (s *Server) jobRows() [][]types.Datum {
 		if !ok {
 			continue
 		}
-		rows = append(rows, jobRow(o.ID, info.CreateStatement(o, o.SearchPath), j, o.Creating))
+		rows = append(rows, s.jobRow(o.ID, info.CreateStatement(o, o.SearchPath), j, o.Creating))
 	}
 	for _, j := range s.engine.Jobs() {
 		if j.Hidden() {
-			rows = append(rows, jobRow(j.Spec.ID, "REPLACE "+strings.ToUpper(jobKind(j))+" "+sql.QuoteIdent(j.Spec.Name), j, true))
+			rows = append(rows, s.jobRow(j.Spec.ID, "REPLACE "+strings.ToUpper(jobKind(j))+" "+sql.QuoteIdent(j.Spec.Name), j, true))
 		}
 	}
 	return rows
 }
 
-func jobRow(id uint64, definition string, j *exec.Job, filling bool) []types.Datum {
+func (s *Server) jobRow(id uint64, definition string, j *exec.Job, filling bool) []types.Datum {
 	progress := types.NullDatum(types.Text)
 	if j.Status() == exec.JobBackfilling || filling {
 		read, total := j.Progress()
@@ -171,7 +171,7 @@ func jobRow(id uint64, definition string, j *exec.Job, filling bool) []types.Dat
 		}
 		progress = text(fmt.Sprintf("%d %% (%d of %d rows)", pct, read, total))
 	}
-	return []types.Datum{int8d(int64(id)), text(definition), text(j.Status().String()), progress, errText(j.Err())}
+	return []types.Datum{int8d(int64(id)), text(definition), text(s.jobState(j)), progress, errText(j.Err())}
 }
 
 func errText(err error) types.Datum {
@@ -226,7 +226,7 @@ func (d *dispatch) pause(n *sql.Name, pause bool) error {
 				continue
 			}
 			c := *o
-			c.Paused = pause // it stays so over a restart
+			c.Paused, c.Stopped = pause, false // it stays so over a restart
 			if err := tx.Replace(&c); err != nil {
 				return err
 			}

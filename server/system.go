@@ -117,7 +117,7 @@ func jobsRelation(s *Server) [][]types.Datum {
 		m := j.Metrics()
 		lag := j.Behind().Milliseconds()
 		rows = append(rows, []types.Datum{
-			int8d(int64(j.PublicID())), text(s.jobName(j)), text(jobKind(j)), text(j.Status().String()), errText(j.Err()),
+			int8d(int64(j.PublicID())), text(s.jobName(j)), text(jobKind(j)), text(s.jobState(j)), errText(j.Err()),
 			int8d(int64(j.Epoch())), int8d(lag), int8d(int64(j.Parallelism())), int8d(exec.StateBytes(m)), text(string(j.Spec.Backend)), int8d(int64(j.Restarts())),
 		})
 	}

@@ -76,9 +76,21 @@ type SessionActions interface {
 	AdvisoryUnlockAll() error
 	// Reload reads the rules of who may connect and the certificates again, if the session may ask for it. What cannot be read is for the log.
 	Reload() error
+	// Savepoint makes a savepoint, if the session may, and returns its path.
+	Savepoint(s Savepoint) (path string, err error)
+	DisposeSavepoint(path string) error
 	// Started is when the server was started, Configured when it last read its configuration, µs since 2000-01-01 UTC.
 	Started() int64
 	Configured() int64
+}
+
+// Savepoint is what is asked for with a savepoint.
+type Savepoint struct {
+	Target    string // URL of the folder; "": the setting's
+	Relation  string // as it is written in SQL; "": the whole database
+	Canonical bool
+	Stop      bool // the relation's job ends with it
+	Drain     bool // with Stop: as if its sources had ended
 }
 
 // AdvisoryLock names an advisory lock and the mode wanted: Two tells whether Class and Object are two numbers, or the halves of one.

@@ -26,6 +26,7 @@ func families() [][]entry {
 		compositeFunctions(),
 		recordFunctions(),
 		systemFunctions(),
+		checkpointFunctions(),
 		enumFunctions(),
 		templateFunctions(),
 	}

@@ -78,6 +78,7 @@ type Registry struct {
 type entry struct {
 	id      string // name(argument types)
 	sig     string // for functions PostgreSQL does not have: result kind strict volatility [v|dN [columns]], e.g. "text f t i"
+	names   string // of the parameters of such functions, each with =default when it may be left out
 	example string
 	doc     string
 	impl
@@ -115,11 +116,7 @@ func Builtins() *Registry {
 	}
 	for _, f := range rows(argNameData) {
 		if fn := r.byID[f[0]]; fn != nil {
-			fn.ArgNames = strings.Split(f[1], ",")
-			fn.ArgDefaults = make([]string, len(fn.ArgNames))
-			for i, n := range fn.ArgNames {
-				fn.ArgNames[i], fn.ArgDefaults[i], _ = strings.Cut(n, "=")
-			}
+			fn.nameArgs(strings.Split(f[1], ","))
 		}
 	}
 	for _, e := range impls {
@@ -205,6 +202,14 @@ func parseColumns(list string) []types.Column {
 	return out
 }
 
+// nameArgs takes the names of parameters, each with =default when it may be left out.
+func (f *Func) nameArgs(names []string) {
+	f.ArgNames, f.ArgDefaults = names, make([]string, len(names))
+	for i, n := range names {
+		f.ArgNames[i], f.ArgDefaults[i], _ = strings.Cut(n, "=")
+	}
+}
+
 func ownFunc(e *entry) *Func {
 	name, list, _ := strings.Cut(strings.TrimSuffix(e.id, ")"), "(")
 	args, _ := parseTypes(list)
@@ -220,6 +225,9 @@ func ownFunc(e *entry) *Func {
 	}
 	if len(f) > 5 {
 		fn.Columns = parseColumns(f[5])
+	}
+	if e.names != "" {
+		fn.nameArgs(strings.Split(e.names, ","))
 	}
 	return fn
 }

@@ -1,0 +1,168 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/streamdb/streamdb/checkpoint"
+	"github.com/streamdb/streamdb/internal/pgerr"
+)
+
+// The claim modes.
+const (
+	claimNo = "NO_CLAIM"
+	claimIt = "CLAIM"
+)
+
+// recoverySettings are those of what a start begins from, and where savepoints go.
+func recoverySettings() []setting {
+	return []setting{
+		{name: checkpoint.SettingSavepointDirectory, scope: scopeServer, doc: "URL of the folder that savepoints go to when none is named."},
+		{name: checkpoint.SettingRecoveryPath, scope: scopeReadOnly, doc: "Savepoint or checkpoint that an empty server starts from; set it in the configuration."},
+		{name: checkpoint.SettingClaimMode, value: claimNo, scope: scopeReadOnly, check: claimMode, doc: "Whether the server takes over what it starts from and removes it (CLAIM), or leaves it alone (NO_CLAIM); set it in the configuration."},
+	}
+}
+
+func claimMode(s string) (string, error) {
+	if strings.EqualFold(s, "LEGACY") {
+		return "", errors.New("use NO_CLAIM, which needs the snapshot until the first checkpoint only, or CLAIM: with LEGACY nobody could tell when it may be removed")
+	}
+	return oneOf(claimNo, claimIt)(strings.ReplaceAll(s, "-", "_"))
+}
+
+// root is what a server that was empty was started from, while that is needed.
+type root struct {
+	claim bool
+	file  string // that says so to the next start; "" when nothing is kept
+
+	mu     sync.Mutex
+	opened *checkpoint.Opened // nil: not needed any more
+}
+
+const (
+	rootFile  = "restored-from"
+	rootMagic = "SDBFROM\x00"
+	rootHint  = "Remove it when the newest checkpoint of this server holds everything."
+)
+
+// openRoot finds what to restore besides own, the newest checkpoint of this server (nil: none): the snapshot that execution.state-recovery.path names when this
+// server was empty, and after that as long as own checkpoints do not have all of it.
+func (s *Server) openRoot(ctx context.Context, own *checkpoint.Manifest) (*checkpoint.Opened, error) {
+	path := s.settings.get(checkpoint.SettingRecoveryPath)
+	s.root.claim = s.settings.get(checkpoint.SettingClaimMode) == claimIt
+	if !s.cfg.MemoryOnly {
+		s.root.file = filepath.Join(s.cfg.DataDir, rootFile)
+		b, err := readFile(s.root.file, rootMagic, "recovery", rootHint)
+		switch {
+		case err != nil:
+			return nil, err
+		case b != nil:
+			return s.reopenRoot(ctx, string(b), own)
+		}
+	}
+	if path == "" || own != nil { // own checkpoints win
+		return nil, nil
+	}
+	if !s.cfg.MemoryOnly {
+		data, err := readCatalog(filepath.Join(s.cfg.DataDir, catalogFile))
+		if err != nil {
+			return nil, err
+		}
+		if data != nil {
+			return nil, pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "%s cannot be restored: %s already holds a database", path, s.cfg.DataDir).
+				WithHint("Use an empty data directory, or remove %s.", checkpoint.SettingRecoveryPath)
+		}
+	}
+	o, err := checkpoint.OpenPath(ctx, path)
+	if err == nil && o.CatalogVersion == 0 {
+		err = pgerr.Newf(pgerr.DataCorrupted, "%s has no catalog", path)
+	}
+	if err == nil && s.root.claim && !o.Savepoint {
+		err = pgerr.Newf(pgerr.InvalidParameterValue, "%s is a checkpoint of a server: it cannot be claimed", path).
+			WithHint("Claim a savepoint, or set %s to %s.", checkpoint.SettingClaimMode, claimNo)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", checkpoint.SettingRecoveryPath, err)
+	}
+	if s.root.file != "" {
+		if err := writeFile(s.root.file, rootMagic, "recovery", []byte(path)); err != nil {
+			return nil, err
+		}
+	}
+	s.root.opened = o
+	return o, nil
+}
+
+// reopenRoot opens what an earlier run was started from and has no checkpoint of its own of.
+func (s *Server) reopenRoot(ctx context.Context, path string, own *checkpoint.Manifest) (*checkpoint.Opened, error) {
+	o, err := checkpoint.OpenPath(ctx, path)
+	if err == nil {
+		s.root.opened = o
+		return o, nil
+	}
+	if own == nil {
+		return nil, fmt.Errorf("this database was restored from %s and has no checkpoint of its own yet: %w", path, err)
+	}
+	s.log.Warn().Err(err).Str("path", path).Msg("what this database was restored from is gone: jobs without a checkpoint of their own are computed again")
+	return nil, nil
+}
+
+// restoring are the states to restore: those of the newest checkpoint of this server, and of what it was started from where that has none yet.
+func restoring(own *checkpoint.Manifest, from *checkpoint.Opened) map[uint64]*checkpoint.JobState {
+	jobs := map[uint64]*checkpoint.JobState{}
+	if from != nil {
+		for id, js := range from.Jobs {
+			jobs[id] = js
+		}
+	}
+	if own != nil {
+		for id, js := range own.Jobs {
+			jobs[id] = js
+		}
+	}
+	return jobs
+}
+
+// checkpointCompleted is told every checkpoint that was completed: when it and those before have all that the server was started from, that is not needed any more.
+func (s *Server) checkpointCompleted(m *checkpoint.Manifest) {
+	s.root.mu.Lock()
+	defer s.root.mu.Unlock()
+	o := s.root.opened
+	if o == nil {
+		return
+	}
+	for id := range o.Jobs {
+		if m.Jobs[id] == nil && s.hasJob(id) {
+			return
+		}
+	}
+	s.root.opened = nil
+	if s.root.file != "" {
+		if err := os.Remove(s.root.file); err != nil {
+			s.log.Warn().Err(err).Msg("note of what this database was restored from")
+		}
+	}
+	if !s.root.claim {
+		return
+	}
+	if err := checkpoint.DisposeSavepoint(s.ctx, o.Path); err != nil {
+		s.log.Warn().Err(err).Str("path", o.Path).Msg("claimed savepoint cannot be removed")
+	}
+}
+
+func (s *Server) hasJob(id uint64) bool {
+	_, ok := s.engine.JobWithID(id)
+	return ok
+}
+
+// rootedIn reports whether the server still needs the snapshot at path.
+func (s *Server) rootedIn(path string) bool {
+	s.root.mu.Lock()
+	defer s.root.mu.Unlock()
+	return s.root.opened != nil && strings.TrimSuffix(s.root.opened.Path, "/") == strings.TrimSuffix(path, "/")
+}

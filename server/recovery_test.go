@@ -1,0 +1,133 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/streamdb/streamdb/checkpoint"
+	"github.com/streamdb/streamdb/internal/checkpointrows"
+	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/server"
+)
+
+// fill makes a database of all kinds of relations.
+func fill(s *session, files string) {
+	s.must("CREATE TABLE t (id int PRIMARY KEY, v int)", "INSERT INTO t SELECT g, g % 7 FROM generate_series(1, 1000) g", "CREATE INDEX t_v ON t (v)",
+		"CREATE MATERIALIZED VIEW m AS SELECT v, count(*) AS n, min(id) AS least FROM t GROUP BY v", "CREATE MATERIALIZED VIEW mm AS SELECT sum(n) AS n FROM m",
+		"CREATE SEQUENCE seq", "SELECT nextval('seq')",
+		`CREATE SOURCE f (k int, v int) WITH (connector = 'file', path = '`+filepath.Join(files, "*.json")+`') FORMAT PLAIN ENCODE JSON`,
+		"CREATE MATERIALIZED VIEW fm AS SELECT k, sum(v) AS s, count(*) AS n FROM f GROUP BY k")
+}
+
+func write(t *testing.T, dir, name string, rows ...string) {
+	t.Helper()
+	f, err := os.OpenFile(filepath.Join(dir, name), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	require.NoError(t, err)
+	for _, r := range rows {
+		_, err = fmt.Fprintln(f, r)
+		require.NoError(t, err)
+	}
+	require.NoError(t, f.Close())
+}
+
+// until waits for the answer of a query.
+func (s *session) until(q, want string) {
+	s.d.t.Helper()
+	require.Eventually(s.d.t, func() bool { return s.row(q) == want }, testTimeout, 10e6, "%s: %s", q, want)
+}
+
+// from starts another server that begins from path.
+func from(t *testing.T, path string, change ...func(*server.Config)) *database {
+	return open(t, append([]func(*server.Config){func(c *server.Config) { c.Settings = map[string]string{checkpoint.SettingRecoveryPath: path} }}, change...)...)
+}
+
+func TestRestoreFromAnotherServersCheckpoint(t *testing.T) {
+	checkpointrows.Shows(t, 4, 105, 107, 117)
+	files := t.TempDir()
+	write(t, files, "1.json", `{"k":1,"v":10}`, `{"k":2,"v":20}`)
+	d := open(t)
+	s := d.connect()
+	fill(s, files)
+	s.until("SELECT coalesce(sum(s), 0) FROM fm", "30")
+	s.must("CHECKPOINT")
+	s.must("INSERT INTO t VALUES (5000, 5)") // not in the checkpoint
+	require.NoError(t, d.srv.Abort())
+	dir := filepath.Join(d.cfg.DataDir, "checkpoints")
+
+	check := func(d *database, extra int) {
+		t.Helper()
+		s := d.connect()
+		s.must("FLUSH")
+		n := fmt.Sprint(1000 + extra)
+		require.Equal(t, n+"|"+n+"|"+n, s.row("SELECT (SELECT count(*) FROM t), (SELECT sum(n) FROM m), (SELECT n FROM mm)"))
+		require.Equal(t, "143", s.row("SELECT count(*) FROM t WHERE v = 3"))
+		require.NotEqual(t, "1", s.row("SELECT nextval('seq')"))
+	}
+	one, two := from(t, dir), from(t, "file://"+dir)
+	check(one, 0)
+	check(two, 0)
+	// Sources go on behind what the checkpoint has.
+	write(t, files, "2.json", `{"k":1,"v":1}`)
+	for _, d := range []*database{one, two} {
+		d.connect().until("SELECT sum(s) || ' ' || sum(n) FROM fm", "31 3")
+	}
+	// Before there is a checkpoint of its own a crash begins from the same again, and what was committed since is not lost.
+	one.connect().must("INSERT INTO t VALUES (6000, 6)")
+	one.crash()
+	check(one, 1)
+	one.connect().until("SELECT sum(s) || ' ' || sum(n) FROM fm", "31 3")
+	one.connect().must("CHECKPOINT")
+	two.connect().must("CHECKPOINT")
+	require.NoError(t, os.RemoveAll(d.cfg.DataDir))
+	one.crash() // own checkpoints win
+	two.crash()
+	check(one, 1)
+	check(two, 0)
+	write(t, files, "3.json", `{"k":3,"v":1}`)
+	for _, d := range []*database{one, two} {
+		d.connect().until("SELECT sum(s) || ' ' || sum(n) FROM fm", "32 4")
+	}
+	d.cfg.DataDir = t.TempDir()
+	d.start()
+}
+
+func TestNothingToRestore(t *testing.T) {
+	checkpointrows.Shows(t, 109)
+	d := open(t) // an empty store is a fresh start
+	require.NoError(t, d.srv.Abort())
+	d.start()
+	d.connect().must("CREATE TABLE t (a int)")
+	for path, code := range map[string]pgerr.Code{
+		t.TempDir(): pgerr.UndefinedFile, "file:///nowhere/at/all": pgerr.UndefinedFile, "ftp://x": pgerr.FeatureNotSupported,
+	} {
+		_, err := server.Open(context.Background(), server.Config{DataDir: t.TempDir(), Settings: map[string]string{checkpoint.SettingRecoveryPath: path}})
+		require.Equal(t, code, pgerr.CodeOf(err), "%s: %v", path, err)
+		require.ErrorContains(t, err, checkpoint.SettingRecoveryPath)
+	}
+	_, err := server.Open(context.Background(), server.Config{DataDir: t.TempDir(), Settings: map[string]string{checkpoint.SettingClaimMode: "legacy"}})
+	require.Equal(t, pgerr.InvalidParameterValue, pgerr.CodeOf(err), "%v", err)
+	d.connect().must("CHECKPOINT")
+	dir := filepath.Join(d.cfg.DataDir, "checkpoints")
+	other := t.TempDir()
+	fresh := open(t, func(c *server.Config) {
+		c.DataDir = other
+		c.Settings = map[string]string{checkpoint.SettingInterval: "0"}
+	})
+	fresh.connect().must("CREATE TABLE mine (a int)")
+	require.NoError(t, fresh.srv.Abort())
+	fresh.cfg.Settings = map[string]string{checkpoint.SettingRecoveryPath: dir}
+	_, err = server.Open(context.Background(), fresh.cfg)
+	require.Equal(t, pgerr.ObjectNotInPrerequisiteState, pgerr.CodeOf(err), "a database is not written over: %v", err)
+	_, err = server.Open(context.Background(), server.Config{
+		DataDir: t.TempDir(), Settings: map[string]string{checkpoint.SettingRecoveryPath: dir, checkpoint.SettingClaimMode: "CLAIM"},
+	})
+	require.Equal(t, pgerr.InvalidParameterValue, pgerr.CodeOf(err), "a server's checkpoints are its own: %v", err)
+	fresh.cfg.Settings = nil
+	fresh.start()
+	require.Empty(t, fresh.connect().rows("TABLE mine"))
+}
