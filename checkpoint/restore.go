@@ -171,8 +171,8 @@ func readAll(ctx context.Context, store object.Store, all []wanted) error {
 	return group.Wait()
 }
 
-// Fetch makes the state of s local: every handle of the snapshot it returns has its bytes inline, or a file dir/Name. Files that dir or
-// one of the folders in local has already, under the same name with the same size and checksum, are not read from the store. nil when
+// Fetch makes the state of s local: every handle of the snapshot it returns has its bytes inline, or a file dir/Name. Files that lie in dir or
+// one of the folders in local already, wherever a state store may have put them, with the same size and checksum, are not read from the store. nil when
 // s has no state.
 func Fetch(ctx context.Context, store object.Store, s *JobState, dir string, local ...string) (*state.Snapshot, error) {
 	if s.State == nil {
@@ -189,6 +189,7 @@ func Fetch(ctx context.Context, store object.Store, s *JobState, dir string, loc
 	group, gctx := errgroup.WithContext(ctx)
 	group.SetLimit(fetchParallelism)
 	seen := map[string]bool{}
+	have := localFiles(append([]string{dir}, local...))
 	for _, list := range [][]state.Handle{snap.Base, snap.Deltas} {
 		for i := range list {
 			h := &list[i]
@@ -202,8 +203,7 @@ func Fetch(ctx context.Context, store object.Store, s *JobState, dir string, loc
 			h.Path = path
 			if r := s.refs.files[h.Name]; !seen[h.Name] {
 				seen[h.Name] = true
-				name := h.Name
-				group.Go(func() error { return fetchFile(gctx, store, r, name, path, local) })
+				group.Go(func() error { return fetchFile(gctx, store, r, path, have[filepath.Base(path)]) })
 			}
 		}
 	}
@@ -213,8 +213,24 @@ func Fetch(ctx context.Context, store object.Store, s *JobState, dir string, loc
 	return &snap, nil
 }
 
-// fetchFile makes path hold the bytes of r.
-func fetchFile(ctx context.Context, store object.Store, r ref, name, path string, local []string) error {
+// localFiles finds the files below folders by the last element of the name that their handles have: a state store links what it was restored from
+// under names of its own (state.LocalName).
+func localFiles(folders []string) map[string][]string {
+	have := map[string][]string{}
+	for _, dir := range folders {
+		_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error { // what cannot be read is not there
+			if err == nil && e.Type().IsRegular() {
+				name := state.LocalName(e.Name())
+				have[name] = append(have[name], path)
+			}
+			return nil
+		})
+	}
+	return have
+}
+
+// fetchFile makes path hold the bytes of r, which may be in one of the files given.
+func fetchFile(ctx context.Context, store object.Store, r ref, path string, local []string) error {
 	if sameFile(path, r) {
 		return nil
 	}
@@ -224,8 +240,8 @@ func fetchFile(ctx context.Context, store object.Store, r ref, name, path string
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	for _, dir := range local {
-		if from := filepath.Join(dir, filepath.FromSlash(name)); sameFile(from, r) && os.Link(from, path) == nil {
+	for _, from := range local {
+		if from != path && sameFile(from, r) && os.Link(from, path) == nil {
 			return nil
 		}
 	}

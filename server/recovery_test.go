@@ -3,8 +3,11 @@ package server_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,6 +16,7 @@ import (
 	"github.com/streamdb/streamdb/internal/checkpointrows"
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/server"
+	"github.com/streamdb/streamdb/storage/object/objecttest"
 )
 
 // fill makes a database of all kinds of relations.
@@ -130,4 +134,70 @@ func TestNothingToRestore(t *testing.T) {
 	fresh.cfg.Settings = nil
 	fresh.start()
 	require.Empty(t, fresh.connect().rows("TABLE mine"))
+}
+
+// bucket is a store that counts what is read of state files.
+func bucket(t *testing.T) (server *objecttest.S3Server, reads *atomic.Int64) {
+	t.Setenv("AWS_ACCESS_KEY_ID", "test")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+	server, reads = objecttest.NewS3Server(t, "bucket"), &atomic.Int64{}
+	server.SetFault(func(r *http.Request) objecttest.S3Fault {
+		if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/data/") {
+			reads.Add(1)
+		}
+		return objecttest.S3Fault{}
+	})
+	return server, reads
+}
+
+func TestLocalRecovery(t *testing.T) {
+	checkpointrows.Shows(t, 119)
+	store, reads := bucket(t)
+	d := open(t, func(c *server.Config) {
+		c.CheckpointDir, c.Memory = store.StoreURL("db"), 64<<20
+		c.Settings = map[string]string{checkpoint.SettingInterval: "0"}
+	})
+	s := d.connect()
+	s.must("CREATE TABLE t (id int PRIMARY KEY, v text)", "CREATE MATERIALIZED VIEW m AS SELECT id % 100000 AS k, max(v) AS v, count(*) AS n FROM t GROUP BY 1")
+	for i := range 8 {
+		s.must(fmt.Sprintf("INSERT INTO t SELECT g, repeat(md5(g::text), 8) FROM generate_series(%d, %d) g", i*40_000+1, (i+1)*40_000), "FLUSH", "CHECKPOINT")
+	}
+	want := s.row("SELECT count(*), sum(length(v)), min(v), max(v) FROM t") + s.row("SELECT sum(n), count(*), max(v) FROM m")
+	check := func() {
+		t.Helper()
+		s := d.connect()
+		require.Equal(t, want, s.row("SELECT count(*), sum(length(v)), min(v), max(v) FROM t")+s.row("SELECT sum(n), count(*), max(v) FROM m"))
+	}
+	bases := 0
+	require.NoError(t, filepath.WalkDir(filepath.Join(d.cfg.DataDir, "jobs"), func(path string, e os.DirEntry, err error) error {
+		if err == nil && strings.HasPrefix(e.Name(), "base-") {
+			bases++
+		}
+		return err
+	}))
+	require.Positive(t, bases, "the state is large enough for a base of its own")
+	d.crash()
+	check()
+	require.Zero(t, reads.Load(), "what is on local disk is not read from the store")
+	d.connect().must("CHECKPOINT")
+	// A damaged file is noticed, and read from the store.
+	require.NoError(t, d.srv.Abort())
+	damaged := 0
+	require.NoError(t, filepath.WalkDir(filepath.Join(d.cfg.DataDir, "jobs"), func(path string, e os.DirEntry, err error) error {
+		if err != nil || e.IsDir() || filepath.Ext(path) != ".sst" || strings.Contains(path, "/live/") {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		if err == nil && len(b) > 256<<10 {
+			b[len(b)/2] ^= 1
+			damaged++
+			require.NoError(t, os.Remove(path))
+			err = os.WriteFile(path, b, 0o600)
+		}
+		return err
+	}))
+	require.Positive(t, damaged)
+	d.start()
+	check()
+	require.Positive(t, reads.Load())
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -22,6 +23,17 @@ import (
 // A file other than those of live/ never changes once its handle was given out.
 
 const liveName = "live"
+
+// LocalName returns the last element of the handle's name that a file in a job's folder belongs to.
+func LocalName(file string) string {
+	if rest, ok := strings.CutPrefix(file, "from-"); ok && len(rest) > fromDigits && rest[fromDigits] == '-' {
+		return rest[fromDigits+1:]
+	}
+	return file
+}
+
+// fromDigits is the width of the number in the names of files that an incarnation was restored from.
+const fromDigits = 6
 
 func (s *Store) incarnationDir() string  { return s.fs.PathJoin(s.opts.Dir, s.incarnation) }
 func (s *Store) liveDir() string         { return s.fs.PathJoin(s.incarnationDir(), liveName) }
