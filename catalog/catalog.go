@@ -27,6 +27,7 @@ const (
 	View             Kind = "view"
 	MaterializedView Kind = "materialized view"
 	Index            Kind = "index"
+	Sink             Kind = "sink"
 	Sequence         Kind = "sequence"
 )
 
@@ -73,6 +74,20 @@ type SourceDef struct {
 	WatermarkExpr   string            `json:"watermark_expr,omitempty"`
 }
 
+// SinkDef is what CREATE SINK says beyond its query.
+type SinkDef struct {
+	// ID is the sink's own among those of all servers: it names transactions in the target.
+	ID            string            `json:"id"`
+	Options       map[string]string `json:"options,omitempty"`
+	Format        string            `json:"format,omitempty"`
+	Encode        string            `json:"encode,omitempty"`
+	EncodeOptions map[string]string `json:"encode_options,omitempty"`
+	From          uint64            `json:"from,omitempty"` // the relation that it was made from, 0: a query
+	Key           []int             `json:"key,omitempty"`
+	Mode          string            `json:"mode"`
+	ExactlyOnce   bool              `json:"exactly_once,omitempty"`
+}
+
 // Object is a relation. It is immutable once in a snapshot.
 type Object struct {
 	ID         uint64            `json:"id"` // also its OID; never reused
@@ -87,6 +102,7 @@ type Object struct {
 	Query      string            `json:"query,omitempty"`       // views: the defining query
 	SearchPath []string          `json:"search_path,omitempty"` // in force when it was created
 	Source     *SourceDef        `json:"source,omitempty"`
+	Sink       *SinkDef          `json:"sink,omitempty"`
 	Plan       json.RawMessage   `json:"plan,omitempty"` // of a job; never derived again
 	Settings   map[string]string `json:"settings,omitempty"`
 	Options    []string          `json:"options,omitempty"` // names of the settings that a statement gave: pg_class.reloptions
@@ -122,6 +138,11 @@ func (o *Object) Column(name string) int {
 		}
 	}
 	return -1
+}
+
+// HasQuery reports whether the object is made of a query.
+func (o *Object) HasQuery() bool {
+	return o.Kind == View || o.Kind == MaterializedView || o.Kind == Sink
 }
 
 // JobID is the id of the job that keeps the relation up to date. Jobs are younger than those of what they read.

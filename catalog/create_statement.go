@@ -2,7 +2,9 @@ package catalog
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -33,6 +35,8 @@ func (i *Info) CreateStatement(o *Object, path []string) string {
 		return s
 	case Source:
 		return "CREATE SOURCE " + name + i.sourceParts(o, path)
+	case Sink:
+		return "CREATE SINK " + name + i.sinkParts(o, path)
 	case Sequence:
 		return "CREATE " + temporary + "SEQUENCE " + name + " AS " + types.T(types.OID(o.Sequence.Type)).String() + o.Sequence.options()
 	case Index:
@@ -110,6 +114,49 @@ func (i *Info) sourceParts(o *Object, path []string) string {
 		s += " FORMAT " + d.Format + " ENCODE " + d.Encode + listed("", sortedKeys(d.EncodeOptions), d.EncodeOptions)
 	}
 	return s
+}
+
+// Hidden is shown in the place of what nobody may see.
+const Hidden = "********"
+
+// sinkParts is what follows the name of a sink.
+func (i *Info) sinkParts(o *Object, path []string) string {
+	d := o.Sink
+	s := " AS " + strings.TrimSuffix(strings.TrimSpace(i.Snap.viewDefinition(o, path)), ";")
+	if from, ok := i.Snap.Get(d.From); ok {
+		s = " FROM " + sql.QuoteIdent(from.Schema) + "." + sql.QuoteIdent(from.Name)
+	}
+	shown := maps.Clone(d.Options)
+	for n, v := range shown {
+		shown[n] = withoutPassword(n, v)
+	}
+	names := sortedKeys(shown)
+	for _, n := range o.Options {
+		shown[n] = o.Settings[n]
+		names = append(names, n)
+	}
+	s += listed(" WITH", names, shown)
+	if d.Format != "" {
+		s += " FORMAT " + d.Format + " ENCODE " + d.Encode + listed("", sortedKeys(d.EncodeOptions), d.EncodeOptions)
+	}
+	return s
+}
+
+// withoutPassword hides what a connector's option has to hide: passwords, in options of their own and in URLs.
+func withoutPassword(name, value string) string {
+	if strings.Contains(strings.ToLower(name), "password") {
+		return Hidden
+	}
+	u, err := url.Parse(value)
+	if err != nil || u.User == nil {
+		return value
+	}
+	if _, has := u.User.Password(); !has {
+		return value
+	}
+	u.User = url.User(u.User.Username())
+	user, rest, _ := strings.Cut(u.String(), "@")
+	return user + ":" + Hidden + "@" + rest
 }
 
 func (i *Info) columnType(t types.Type, path []string) string {

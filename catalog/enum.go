@@ -70,7 +70,7 @@ func (t *Tx) PutEnum(e *Enum) error {
 }
 
 // hasRowType reports whether a type of the relation's name holds its rows.
-func (o *Object) hasRowType() bool { return o.Kind != Index && o.Kind != Sequence }
+func (o *Object) hasRowType() bool { return o.Kind != Index && o.Kind != Sequence && o.Kind != Sink }
 
 // RemoveEnum drops an enum type.
 func (t *Tx) RemoveEnum(oid uint32) { delete(t.s.enums, oid) }

@@ -71,11 +71,11 @@ func systemRelation(s *SystemRelation) *relation {
 	return r
 }
 
-// userRelations lists users' relations by id; indexes belong to theirs.
+// userRelations lists users' relations by id; indexes belong to theirs, and sinks cannot be read.
 func (d *SystemData) userRelations() []*relation {
 	var out []*relation
 	for _, o := range d.Snap.Objects() {
-		if relationOID(o) != 0 && o.Kind != Index {
+		if relationOID(o) != 0 && o.Kind != Index && o.Kind != Sink {
 			out = append(out, objectRelation(o))
 		}
 	}

@@ -256,6 +256,11 @@ func (c *Coordinator) request(ctx context.Context, req *request) (reply, error) 
 	}
 }
 
+// Request asks for a checkpoint of a job and of all it reads from; nobody waits for it. It never blocks.
+func (c *Coordinator) Request(job uint64) {
+	c.box.post(evRequest{&request{jobs: []uint64{job}, done: make(chan reply, 1)}})
+}
+
 // FinalCheckpoint makes a last checkpoint of all jobs and stops the periodic ones: for a shutdown in good order.
 func (c *Coordinator) FinalCheckpoint(ctx context.Context) error {
 	c.box.post(evLast{})

@@ -1,4 +1,4 @@
-// Package connector holds sources (and later sinks): one folder per connector, decoders in connector/format. A Registry is built
+// Package connector holds sources and sinks: one folder per connector, decoders and encoders in connector/format. A Registry is built
 // explicitly by the server; nothing registers itself.
 package connector
 

@@ -82,6 +82,7 @@ type Registry struct {
 	byName    map[string]Connector
 	names     []string
 	encodings []Encoding
+	sinks     []SinkConnector
 }
 
 // NewRegistry returns a registry of the given connectors. Where two have one name the later wins.

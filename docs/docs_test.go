@@ -102,7 +102,7 @@ func TestNotThere(t *testing.T) {
 	_, err := conn.Exec(ctx, "CREATE TABLE t (a int PRIMARY KEY, b text)")
 	require.NoError(t, err)
 	for _, s := range []string{
-		"CREATE SINK s FROM t WITH (connector = 'file')", "CREATE TABLE u (a int REFERENCES t)", "CREATE EXTENSION hstore", "CREATE DOMAIN d AS int",
+		"CREATE SINK s INTO t FROM t WITH (connector = 'file')", "CREATE TABLE u (a int REFERENCES t)", "CREATE EXTENSION hstore", "CREATE DOMAIN d AS int",
 		"CREATE MATERIALIZED VIEW v AS SELECT now() FROM t",
 	} {
 		_, err := conn.Exec(ctx, s)

@@ -100,6 +100,7 @@ func (r *run) write(c *cut) {
 		return
 	}
 	r.job.cut(b.Checkpoint)
+	r.sink.cut()
 	before, written := r.written, make(chan struct{})
 	r.written = written
 	r.goRun("checkpoint", func() error {
@@ -143,6 +144,11 @@ func (r *run) snapshot(c *cut, positions map[string][]byte, errs []byte) error {
 	if err != nil {
 		r.job.decline(b.Checkpoint, err)
 		return err // the job starts again from its last complete checkpoint
+	}
+	if err := r.precommit(); err != nil {
+		r.job.trouble(err)
+		r.job.decline(b.Checkpoint, err)
+		return nil // what is sealed stays, and is part of the next one
 	}
 	if err := r.engine.keptUpTo(b.Epoch, func(rel *Relation) bool { return rel == r.job.rel }); err != nil {
 		r.job.decline(b.Checkpoint, err)

@@ -61,6 +61,8 @@ const TablesID uint64 = 1
 type Acker interface {
 	Acknowledge(*checkpoint.JobState)
 	Decline(job, id uint64, err error)
+	// Request asks for a checkpoint of a job and of all it reads from, soon.
+	Request(job uint64)
 	// Restart gives up what the jobs have in flight and returns the newest completed checkpoint, nil when there is none.
 	Restart(ctx context.Context, jobs []uint64) (*checkpoint.Manifest, error)
 }

@@ -37,6 +37,7 @@ type testDB struct {
 	dir     string
 	objects object.Store
 	script  *scripted
+	model   *model
 	fail    *failpoint.Set
 
 	engine *Engine
@@ -69,6 +70,7 @@ type definition struct {
 	query       string
 	plan        *plan.Plan
 	parallelism int
+	sink        *SinkSpec // of a sink, whose kind is System
 }
 
 func openDB(t *testing.T, o testOptions) *testDB {
@@ -85,7 +87,7 @@ func openDB(t *testing.T, o testOptions) *testDB {
 	if o.backend == "" {
 		o.backend = state.BackendPebble
 	}
-	d := &testDB{t: t, opts: o, dir: t.TempDir(), objects: object.NewMemory(t.Name()), script: newScripted(), fail: failpoint.New(), nextID: 10}
+	d := &testDB{t: t, opts: o, dir: t.TempDir(), objects: object.NewMemory(t.Name()), script: newScripted(), model: newModel(), fail: failpoint.New(), nextID: 10}
 	d.open()
 	t.Cleanup(d.crash)
 	return d
@@ -106,7 +108,7 @@ func (d *testDB) open() {
 	cfg := checkpoint.DefaultConfig()
 	cfg.Interval, cfg.GroupWindow = 0, 0
 	d.coord, err = checkpoint.New(cfg, d.objects, checkpoint.Env{
-		Clock: lateClock{d}, Participants: func() []checkpoint.Participant { return d.engine.Participants() }, Log: zerolog.Nop(),
+		Clock: lateClock{d}, Participants: func() []checkpoint.Participant { return d.engine.Participants() }, Log: zerolog.Nop(), Failpoints: d.fail,
 	})
 	require.NoError(t, err)
 	m, err := d.coord.Claim(ctx)
@@ -126,7 +128,7 @@ func (d *testDB) open() {
 		}
 	}
 	d.engine, err = New(Config{
-		Dir: d.dir, Shared: d.shared, Lib: functions.Builtins(), Connectors: connector.NewRegistry(d.script), Logger: zerolog.Nop(), Failpoints: d.fail,
+		Dir: d.dir, Shared: d.shared, Lib: functions.Builtins(), Connectors: connector.NewRegistry(d.script).WithSinks(d.model), Logger: zerolog.Nop(), Failpoints: d.fail,
 		WAL: d.log, EpochInterval: time.Millisecond, MaxPar: state.DefaultMaxParallelism, ChangeLog: d.opts.changeLog, Backend: d.opts.backend,
 		ChunkRows: d.opts.chunkRows, Now: d.opts.now, Fetch: func(_ context.Context, js *checkpoint.JobState) (*state.Snapshot, error) { return d.fetch(js), nil },
 	}, epoch, jobs[TablesID])
@@ -136,7 +138,7 @@ func (d *testDB) open() {
 		switch def.rel.Kind {
 		case planner.Table:
 			d.openTable(def)
-		case planner.MaterializedView:
+		case planner.MaterializedView, planner.System:
 			j, err := d.engine.CreateJob(d.spec(def), jobs[def.rel.ID])
 			require.NoError(t, err)
 			starting = append(starting, j)
@@ -174,6 +176,7 @@ func (d *testDB) crash() {
 		require.NoError(d.t, d.log.Close())
 	}
 	d.shared.Close()
+	d.script.forget()
 	d.engine = nil
 }
 
@@ -339,7 +342,7 @@ func (d *testDB) create(name, query string, parallelism int) *Job {
 }
 
 func (d *testDB) spec(def *definition) JobSpec {
-	return JobSpec{ID: def.rel.ID, Name: def.rel.Name, Plan: def.plan, Parallelism: def.parallelism, Backend: d.opts.backend}
+	return JobSpec{ID: def.rel.ID, Name: def.rel.Name, Plan: def.plan, Parallelism: def.parallelism, Backend: d.opts.backend, Sink: def.sink}
 }
 
 // view creates a materialized view and waits until it has caught up.
@@ -561,6 +564,7 @@ type scripted struct {
 type scriptedSplit struct {
 	rows  []string // "bad" cannot be decoded, "fail" fails the read once
 	ended bool
+	read  int // where its reader is
 }
 
 func newScripted() *scripted {
@@ -575,6 +579,25 @@ func (s *scripted) add(split string, rows ...string) {
 		s.splits[split] = &scriptedSplit{}
 	}
 	s.splits[split].rows = append(s.splits[split].rows, rows...)
+}
+
+// unread is how many rows the readers have before them.
+func (s *scripted) unread() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, sp := range s.splits {
+		n += len(sp.rows) - sp.read
+	}
+	return n
+}
+
+// forget makes all rows unread, until readers are there again.
+func (s *scripted) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, sp := range s.splits {
+		sp.read = -1
+	}
 }
 
 // end ends all splits; no more will come.
@@ -629,6 +652,7 @@ func (s *scriptedSource) Open(_ context.Context, sp connector.Split, cols []int,
 	}
 	s.s.mu.Lock()
 	defer s.s.mu.Unlock()
+	s.s.splits[sp.ID].read = r.pos
 	s.s.opened[sp.ID]++
 	return r, nil
 }
@@ -667,6 +691,7 @@ func (r *scriptedReader) Next(_ context.Context, c *types.Chunk, max int) (conne
 		}
 		c.PushWeight(1)
 	}
+	sp.read = r.pos
 	switch {
 	case r.pos < len(sp.rows):
 		return connector.More, 0, nil

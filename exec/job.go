@@ -51,6 +51,8 @@ type JobSpec struct {
 	Hidden bool
 	// Reads are hidden relations to read in the place of those known by their ids.
 	Reads map[uint64]*Relation
+	// Sink, when set, is what the root of the plan writes to when the job is made.
+	Sink *SinkSpec
 	// Generation is that of the relation's rows: it tells those of one definition of a view from those of the next.
 	Generation uint64
 }
@@ -72,6 +74,7 @@ type Job struct {
 
 	parallelism atomic.Int32
 	raise       atomic.Bool
+	target      atomic.Pointer[SinkSpec]               // what a sink writes to now
 	settings    atomic.Pointer[checkpoint.JobSettings] // of its checkpoints; nil: the defaults
 	adopted     atomic.Bool                            // what there was to adopt was tried to be
 
@@ -124,6 +127,7 @@ func (e *Engine) CreateJob(spec JobSpec, from *checkpoint.JobState) (*Job, error
 	}
 	j.parallelism.Store(int32(max(1, spec.Parallelism))) //nolint:gosec // at most maxSubtasks when it runs
 	j.raise.Store(spec.Raise)
+	j.target.Store(spec.Sink)
 	for _, f := range spec.Plan.Fragments {
 		f.Root.Walk(func(n *plan.Node) { j.hasSources = j.hasSources || n.Kind == plan.KindSource })
 	}
@@ -419,6 +423,7 @@ func (e *Engine) DropJob(id uint64) error {
 	if j.rel != nil {
 		e.forget(j.rel)
 	}
+	j.abandon()
 	j.mu.Lock()
 	r := j.run
 	j.run = nil
@@ -510,10 +515,24 @@ func (j *Job) closedNow() uint64 {
 	return max(c, d)
 }
 
+// reached is closed, of sinks the epoch up to which all is in the target.
+func (j *Job) reached() uint64 {
+	j.mu.Lock()
+	var s *sinkRun
+	if j.run != nil {
+		s = j.run.sink
+	}
+	j.mu.Unlock()
+	if at, ok := s.pending(); ok {
+		return at
+	}
+	return j.closed()
+}
+
 // Lag returns how far the job is behind the clock, in epochs.
 func (j *Job) Lag() uint64 {
-	at, now := j.closed(), j.engine.clock.closed.Load()
-	if j.rel == nil || now < at {
+	at, now := j.reached(), j.engine.clock.closed.Load()
+	if j.rel == nil && j.Spec.Sink == nil || now < at {
 		return 0
 	}
 	return now - at
@@ -521,10 +540,10 @@ func (j *Job) Lag() uint64 {
 
 // Behind returns for how long the job has been behind: the time since the first epoch that it has not closed was closed; 0 when it is not.
 func (j *Job) Behind() time.Duration {
-	if j.rel == nil {
+	if j.rel == nil && j.Spec.Sink == nil {
 		return 0
 	}
-	since := j.engine.clock.openSince(j.closed())
+	since := j.engine.clock.openSince(j.reached())
 	if since.IsZero() {
 		return 0
 	}

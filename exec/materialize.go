@@ -27,8 +27,7 @@ type materializeOp struct {
 	direct bool // append-only input: every key is new, rows go straight to the part
 	hash   []uint64
 
-	pending map[string]int32
-	rows    []pendingRow
+	rows    epochRows
 	arena   []byte
 	key     []byte
 	log     *types.Chunk
@@ -38,16 +37,6 @@ type materializeOp struct {
 	filling bool // the run's backfill as of the last barrier: the driver ends it while source rows of the next epoch arrive
 }
 
-// pendingRow is the net effect of an epoch on one key: the rows with their weights, as offsets into the arena.
-type pendingRow struct {
-	kg       uint16
-	key      string
-	row      string
-	weight   int64
-	next     int32 // further rows of the same key, 0 = none
-	consumed bool
-}
-
 var _ op.Operator = (*materializeOp)(nil)
 
 // Open implements op.Operator.
@@ -55,8 +44,7 @@ func (m *materializeOp) Open(ctx *op.Context) error {
 	m.keys, m.order = ctx.Node.Materialize.KeyColumns, ctx.Node.Materialize.Order
 	m.types = ctx.Node.Schema.Types()
 	m.direct = ctx.Node.Inputs[0].AppendOnly
-	m.pending = map[string]int32{}
-	m.rows = make([]pendingRow, 1)
+	m.rows.reset()
 	m.log = types.NewChunk(m.types)
 	var err error
 	m.part, err = ctx.Store.Part(materializeTable, ctx.Subtask, ctx.Groups, state.Ordered)
@@ -100,7 +88,7 @@ func (m *materializeOp) Process(_ int, c *types.Chunk, _ op.Emitter) error {
 		}
 		row := string(m.arena[at:])
 		m.arena = m.arena[:at]
-		m.add(kg, row, w)
+		m.rows.add(kg, m.key, row, w)
 	}
 	if m.direct && m.wantsLog() {
 		if m.log.N+c.Rows() > types.MaxChunkRows {
@@ -114,37 +102,6 @@ func (m *materializeOp) Process(_ int, c *types.Chunk, _ op.Emitter) error {
 // wantsLog: readers that attach later start from a version, so changes nobody waits for are not kept.
 func (m *materializeOp) wantsLog() bool { return !m.filling && m.run.job.rel.Log.HasReaders() }
 
-func (m *materializeOp) add(kg uint16, row string, w int64) {
-	i, ok := m.pending[string(m.key)]
-	if !ok {
-		key := string(m.key)
-		m.rows = append(m.rows, pendingRow{kg: kg, key: key, row: row, weight: w})
-		m.pending[key] = int32(len(m.rows) - 1)
-		return
-	}
-	free := int32(0)
-	for {
-		p := &m.rows[i]
-		if p.row == row {
-			p.weight += w
-			return
-		}
-		if p.weight == 0 && free == 0 {
-			free = i
-		}
-		if p.next == 0 {
-			break
-		}
-		i = p.next
-	}
-	if free != 0 {
-		m.rows[free].row, m.rows[free].weight = row, w
-		return
-	}
-	m.rows = append(m.rows, pendingRow{kg: kg, row: row, weight: w})
-	m.rows[i].next = int32(len(m.rows) - 1)
-}
-
 // Watermark implements op.Operator.
 func (m *materializeOp) Watermark(int, op.Watermark, op.Emitter) error { return nil }
 
@@ -152,21 +109,10 @@ func (m *materializeOp) Watermark(int, op.Watermark, op.Emitter) error { return 
 func (m *materializeOp) Barrier(b checkpoint.Barrier, _ op.Emitter) error {
 	m.filling = m.run.backfill
 	m.logging = m.wantsLog()
-	for i := 1; i < len(m.rows); i++ {
-		if m.rows[i].consumed {
-			continue
-		}
-		if err := m.apply(int32(i)); err != nil {
-			return err
-		}
+	if err := m.rows.each(m.apply); err != nil {
+		return err
 	}
-	if len(m.rows) > maxKeptPending {
-		m.rows, m.pending = make([]pendingRow, 1), map[string]int32{}
-	} else {
-		clear(m.pending)
-		clear(m.rows)
-		m.rows = m.rows[:1]
-	}
+	m.rows.reset()
 	m.nextLog()
 	for _, c := range m.logs {
 		m.run.job.rel.Log.Append(b.Epoch, c)
@@ -179,16 +125,13 @@ func (m *materializeOp) Barrier(b checkpoint.Barrier, _ op.Emitter) error {
 	return nil
 }
 
-// maxKeptPending bounds the buffers kept from one epoch to the next.
-const maxKeptPending = 1 << 16
-
 // apply brings the state of the key that starts at row i of the pending list up to date.
 func (m *materializeOp) apply(i int32) error {
-	first := &m.rows[i]
+	rows := m.rows.rows
+	first := &rows[i]
 	put, retract := int32(0), false
-	for k := i; k != 0; k = m.rows[k].next {
-		p := &m.rows[k]
-		p.consumed = true
+	for k := i; k != 0; k = rows[k].next {
+		p := &rows[k]
 		switch {
 		case p.weight > 0:
 			put = k
@@ -203,7 +146,7 @@ func (m *materializeOp) apply(i int32) error {
 	}
 	switch {
 	case put != 0:
-		m.part.Put(first.kg, []byte(first.key), []byte(m.rows[put].row))
+		m.part.Put(first.kg, []byte(first.key), []byte(rows[put].row))
 	case retract:
 		m.part.Delete(first.kg, []byte(first.key))
 	}

@@ -32,10 +32,14 @@ func (j *Job) Inputs() []uint64 {
 
 // Settings implements checkpoint.Participant.
 func (j *Job) Settings() checkpoint.JobSettings {
-	if s := j.settings.Load(); s != nil {
-		return *s
+	s := checkpoint.DefaultJobSettings()
+	if p := j.settings.Load(); p != nil {
+		s = *p
 	}
-	return checkpoint.DefaultJobSettings()
+	if j.Spec.Sink != nil {
+		s.Unaligned = false // what a sink seals is what came before the barrier
+	}
+	return s
 }
 
 // SetSettings changes the settings of the job's checkpoints; the next trigger follows them.
@@ -154,6 +158,10 @@ func (j *Job) NotifyComplete(id uint64) {
 	}
 	var readers []*changelog.Reader
 	var store *state.Store
+	var sink *sinkRun
+	if j.run != nil && js != nil {
+		sink = j.run.sink
+	}
 	if js != nil {
 		if js.Unchanged && j.completed != nil {
 			c := *j.completed
@@ -168,6 +176,7 @@ func (j *Job) NotifyComplete(id uint64) {
 		}
 	}
 	j.mu.Unlock()
+	sink.completed(id)
 	if store != nil {
 		store.Confirm(id)
 	}
@@ -184,6 +193,7 @@ func (j *Job) NotifyAborted(id uint64) {
 	r := j.run
 	j.mu.Unlock()
 	if r != nil && r.store != nil {
+		r.sink.aborted(id)
 		r.abort(id)
 		r.store.Abort(id)
 	}

@@ -29,6 +29,8 @@ func (j *Job) prepare() error {
 	if from != nil && r.attach(from.Epoch, everyInput) {
 		copied := *from // the coordinator's own must not change
 		r.from, r.backfill, r.done = &copied, false, from.Epoch
+	} else if from != nil && j.exactlyOnce() {
+		return errSinkBehind(j)
 	} else if !r.adopt() {
 		if a := j.Spec.Adopt; a != nil && a.Kept.Lasting {
 			return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "the state of the job that %s replaces cannot be taken over, and it cannot be computed again", j.Spec.Name)
@@ -46,13 +48,28 @@ func (j *Job) prepare() error {
 			j.rel.Log.Break(j.engine.clock.closed.Load())
 		}
 	}
+	if err := r.openSink(); err != nil {
+		return firstError(err, r.discard())
+	}
 	if err := r.build(); err != nil {
 		return firstError(err, r.discard())
+	}
+	if r.sink != nil {
+		r.sink.begin()
 	}
 	if !j.adopt(r) {
 		return firstError(errStopped, r.discard())
 	}
 	return nil
+}
+
+// exactlyOnce reports that the job writes to a sink that has each row once.
+func (j *Job) exactlyOnce() bool { return j.Spec.Sink != nil && j.target.Load().ExactlyOnce }
+
+// errSinkBehind: a sink that began again from what its inputs hold would write rows twice, and miss those that have gone.
+func errSinkBehind(j *Job) error {
+	return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "sink %q cannot go on: the changes since its last checkpoint are not kept any more", j.Spec.Name).
+		WithHint("Empty the target, DROP the sink and CREATE it anew. Raise change_log_limit if this happens often.")
 }
 
 // adopt makes r the job's run unless the job was stopped meanwhile.
@@ -78,7 +95,7 @@ func (r *run) restore() error {
 		return nil
 	}
 	store, err := r.open()
-	if err != nil && r.from != nil {
+	if err != nil && r.from != nil && !j.exactlyOnce() {
 		j.engine.cfg.Logger.Error().Err(err).Str("job", j.Spec.Name).Msg("checkpointed state cannot be opened: the view is computed again from its inputs")
 		r.from, r.backfill, r.done = nil, true, 0
 		store, err = state.Open(context.Background(), j.engine.storeOptions(j.Spec.ID, j.Spec.Backend), nil)

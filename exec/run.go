@@ -56,6 +56,7 @@ type run struct {
 	subtasks []*subtask
 	leaves   []*subtask // those that take control messages
 	sources  []*sourceNode
+	sink     *sinkRun // of a job that writes to a connector
 
 	finished     chan struct{} // execute has returned and the state is closed
 	replaced     chan struct{} // the job has another run now
@@ -176,6 +177,9 @@ func (r *run) execute() error {
 	for _, t := range r.subtasks {
 		r.goRun("subtask "+t.name, t.loop)
 	}
+	if r.sink != nil {
+		r.goRun("sink", r.sink.loop)
+	}
 	for _, s := range r.sources {
 		r.goRun("splits of "+s.node.Source.Name, func() error { return s.discover(r) })
 	}
@@ -195,6 +199,9 @@ func (r *run) cleanup() {
 	}
 	for _, s := range r.sources {
 		s.close()
+	}
+	if err := r.sink.close(); err != nil {
+		r.engine.cfg.Logger.Warn().Err(err).Str("job", r.job.Spec.Name).Msg("close sink")
 	}
 }
 
@@ -343,6 +350,9 @@ func (r *run) first() error {
 	r.running()
 	if len(r.sources) == 0 {
 		r.job.caughtUpOnce()
+		if r.sink != nil {
+			r.job.finishSinks() // what was there when it was created need not wait for the interval either
+		}
 	}
 	r.engine.progress.notify()
 	return nil
@@ -510,6 +520,7 @@ func (r *run) advance(b checkpoint.Barrier, firstChange uint64) error {
 		// All rows of the sources were before this barrier: from now on the job advances with its inputs alone.
 		r.engine.clock.setLive(-1)
 		r.engine.progress.notify()
+		r.job.finishSinks()
 	}
 	return nil
 }
@@ -542,6 +553,7 @@ func (r *run) pass(b checkpoint.Barrier) error {
 	for _, c := range r.contracts {
 		c.Check()
 	}
+	r.sink.passed(b)
 	if b.Checkpoint == flushOnly {
 		return r.flush()
 	}

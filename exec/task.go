@@ -178,6 +178,7 @@ type subtask struct {
 	outputs  []*queue
 	firstAt  time.Time
 	sink     *materializeOp
+	writer   *sinkOp
 
 	// sinceMarks counts the rows emitted since watermarks were sent early.
 	sinceMarks int
@@ -375,6 +376,9 @@ func (t *subtask) build(parallelism int, byFrag map[int][]*subtask) error {
 		case plan.KindMaterialize:
 			t.sink = &materializeOp{run: r}
 			n.op = t.sink
+		case plan.KindSink:
+			t.writer = &sinkOp{run: r}
+			n.op = t.writer
 		case plan.KindDiscard:
 			n.op = &discardOp{rows: &r.job.discarded}
 		default:

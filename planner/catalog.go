@@ -154,8 +154,17 @@ type Options struct {
 	LookupJoinRows int64
 	// Relation is the id of the relation that a job's result becomes.
 	Relation uint64
+	// Sink, when set, makes the plan of a job that writes its result to a connector.
+	Sink *Sink
 	// MaxRecursionIterations and MaxRecursionBytes bound recursive queries; 0 means the defaults.
 	MaxRecursionIterations, MaxRecursionBytes int64
+}
+
+// Sink is what planning a sink depends on.
+type Sink struct {
+	Name string
+	// PrimaryKey are columns of the result by name, nil: the rows are told apart as the result tells them apart.
+	PrimaryKey []string
 }
 
 // The default bounds of recursive queries.

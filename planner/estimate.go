@@ -589,7 +589,7 @@ func kept(n *plan.Node, in []float64, out float64) float64 {
 		if n.Over.OnClose == nil && n.Over.Forget == nil {
 			return in[0]
 		}
-	case plan.KindLookupJoin, plan.KindDynamicFilter, plan.KindExpire, plan.KindMaterialize:
+	case plan.KindLookupJoin, plan.KindDynamicFilter, plan.KindExpire, plan.KindMaterialize, plan.KindSink:
 		return in[0]
 	}
 	return -1

@@ -439,6 +439,11 @@ func (x *explainer) describe(n *plan.Node) (string, []string) {
 		return fmt.Sprintf("Input %d", n.Input), nil
 	case plan.KindMaterialize:
 		return "Materialize", []string{labelled("Key", x.columnList(n, n.Materialize.KeyColumns))}
+	case plan.KindSink:
+		if n.Sink.Key == nil {
+			return "Sink " + n.Sink.Name, nil
+		}
+		return "Sink " + n.Sink.Name, []string{labelled("Key", x.columnList(n, n.Sink.Key))}
 	case plan.KindDiscard:
 		return "Discard", nil
 	case plan.KindResult:

@@ -135,6 +135,9 @@ func (ph *physical) root(p *phys, cols []outCol) *phys {
 		p = ph.ordered(p, ids, exprs)
 	}
 	kind := plan.KindResult
+	if ph.b.stream && ph.b.o.Sink != nil {
+		return ph.sinkRoot(p, cols)
+	}
 	if ph.b.stream {
 		kind = plan.KindMaterialize
 		if len(p.key) == 0 {
@@ -151,6 +154,12 @@ func (ph *physical) root(p *phys, cols []outCol) *phys {
 	if ph.b.stream {
 		out.n.Materialize = &plan.Materialize{Relation: ph.b.o.Relation, KeyColumns: out.n.Key}
 	}
+	ph.nameColumns(out, cols)
+	return out
+}
+
+// nameColumns gives the root the names of the result.
+func (ph *physical) nameColumns(out *phys, cols []outCol) {
 	out.n.Schema = append(types.Schema(nil), out.n.Schema...)
 	delete(ph.b.labels.columns, out.n) // they have the names of the result
 	used := map[string]bool{}
@@ -169,7 +178,6 @@ func (ph *physical) root(p *phys, cols []outCol) *phys {
 		used[name] = true
 		out.n.Schema[i].Name = name
 	}
-	return out
 }
 
 // ordered projects also where only the order of the columns changes.

@@ -262,6 +262,10 @@ func (d *dispatch) permit(st sql.Statement) error {
 		if c, ok := option(st.Options, "connector"); ok && strings.EqualFold(c.Value, "file") && !snap.HasPrivilegesOf(role, catalog.RoleReadServerFiles) {
 			return denied("must be superuser or have privileges of the pg_read_server_files role to read files of the server")
 		}
+	case *sql.CreateSink:
+		if c, ok := option(st.Options, "connector"); ok && strings.EqualFold(c.Value, "file") && !snap.HasPrivilegesOf(role, catalog.RoleWriteServerFiles) {
+			return denied("must be superuser or have privileges of the pg_write_server_files role to write files of the server")
+		}
 	case *sql.CreateIndex:
 		return own(st.Table, false)
 	case *sql.Drop:
@@ -426,7 +430,7 @@ func (d *dispatch) permitJobs(st *sql.CancelJobs) error {
 		return nil
 	}
 	for _, o := range ss.snapshot().Objects() {
-		if o.Kind == catalog.MaterializedView && slices.Contains(st.IDs, strconv.FormatUint(o.ID, 10)) {
+		if o.Plan != nil && slices.Contains(st.IDs, strconv.FormatUint(o.ID, 10)) {
 			if err := ss.mustOwn(o, false); err != nil {
 				return err
 			}

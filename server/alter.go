@@ -171,6 +171,9 @@ func (d *dispatch) alterAction(st *sql.AlterObject, x *sql.AlterAction, o *catal
 	if o.Kind == catalog.Table {
 		return d.alterTable(o, x)
 	}
+	if o.Kind == catalog.Sink && (x.Kind == sql.AlterSetOptions || x.Kind == sql.AlterReset) {
+		return d.alterSinkOptions(x, o)
+	}
 	if o.Kind == catalog.MaterializedView && (x.Kind == sql.AlterSetOptions || x.Kind == sql.AlterReset) {
 		return d.alterViewOptions(x, o)
 	}
@@ -332,7 +335,7 @@ func (d *dispatch) renameColumn(o *catalog.Object, x *sql.AlterAction) error {
 	if userColumn(o, x.NewName.Name) >= 0 || x.NewName.Name == rowIDColumn {
 		return pgerr.Newf(pgerr.DuplicateColumn, "column %q of relation %q already exists", x.NewName.Name, o.Name)
 	}
-	if o.Kind == catalog.Source || o.Kind == catalog.Sequence || o.Kind == catalog.Index {
+	if o.Kind == catalog.Source || o.Kind == catalog.Sequence || o.Kind == catalog.Index || o.Kind == catalog.Sink {
 		return pgerr.Newf(pgerr.WrongObjectType, "cannot rename columns of relation %q", o.Name).WithDetail("This operation is not supported for %s.", kindPlural(o.Kind))
 	}
 	from, to := x.Name.Name, x.NewName.Name

@@ -104,7 +104,7 @@ func (d *dispatch) mayMove(snap *catalog.Snapshot, old, f *catalog.Function) err
 	}
 	g := &dependency{d: d, snap: snap, uses: map[string][]uint64{}}
 	us := slices.DeleteFunc(g.dependents(&thing{kind: thingFunction, f: old}), func(u *dependent) bool {
-		return u.kind == thingRelation && (u.o.Kind == catalog.View || u.o.Kind == catalog.MaterializedView)
+		return u.kind == thingRelation && u.o.HasQuery()
 	})
 	if len(us) > 0 {
 		return pgerr.Newf(pgerr.FeatureNotSupported, "cannot rename function %s because %s uses it by name", d.describeFunction(old), d.nameOf(&us[0].thing)).

@@ -142,7 +142,7 @@ func (a *alteration) store() error {
 // viewsStand checks that the views over a relation that is being changed give the same columns as before.
 func (d *dispatch) viewsStand(before, snap *catalog.Snapshot, changed *catalog.Object) error {
 	for _, v := range snap.Dependents(changed.ID) {
-		if v.Kind != catalog.View && v.Kind != catalog.MaterializedView {
+		if !v.HasQuery() {
 			continue
 		}
 		if err := d.viewMeans(before, snap, v); err != nil {
@@ -853,7 +853,7 @@ func (a *alteration) typeUser(i int, stored bool) *catalog.Object {
 	pc.Name, pc.Hidden = "", true
 	trial := snap.With(&probe)
 	for _, v := range snap.Objects() {
-		if (v.Kind == catalog.View || v.Kind == catalog.MaterializedView) && slices.Contains(v.DependsOn, a.o.ID) && a.d.viewStands(trial, v) != nil {
+		if v.HasQuery() && slices.Contains(v.DependsOn, a.o.ID) && a.d.viewStands(trial, v) != nil {
 			return v
 		}
 	}
@@ -866,7 +866,7 @@ func (a *alteration) typeUser(i int, stored bool) *catalog.Object {
 // readersOf lists the materialized views whose jobs read one of a table's columns: it may be part of a key that their queries do not name.
 func readersOf(snap *catalog.Snapshot, table *catalog.Object, columns []int) []*catalog.Object {
 	return slices.DeleteFunc(snap.Dependents(table.ID), func(v *catalog.Object) bool {
-		if v.Kind != catalog.MaterializedView {
+		if v.Kind != catalog.MaterializedView && v.Kind != catalog.Sink {
 			return true
 		}
 		var p plan.Plan

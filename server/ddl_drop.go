@@ -48,12 +48,12 @@ func (d *dispatch) createSchema(st *sql.CreateSchema) error {
 
 var dropTags = map[sql.ObjectKind]string{
 	sql.KindTable: "DROP TABLE", sql.KindView: "DROP VIEW", sql.KindMaterializedView: "DROP MATERIALIZED VIEW", sql.KindSource: "DROP SOURCE", sql.KindSchema: "DROP SCHEMA",
-	sql.KindIndex: "DROP INDEX", sql.KindSequence: "DROP SEQUENCE",
+	sql.KindIndex: "DROP INDEX", sql.KindSequence: "DROP SEQUENCE", sql.KindSink: "DROP SINK",
 }
 
 var dropKinds = map[sql.ObjectKind]catalog.Kind{
 	sql.KindTable: catalog.Table, sql.KindView: catalog.View, sql.KindMaterializedView: catalog.MaterializedView, sql.KindSource: catalog.Source,
-	sql.KindIndex: catalog.Index, sql.KindSequence: catalog.Sequence,
+	sql.KindIndex: catalog.Index, sql.KindSequence: catalog.Sequence, sql.KindSink: catalog.Sink,
 }
 
 func (d *dispatch) drop(st *sql.Drop) error {
@@ -169,7 +169,7 @@ func (d *dispatch) dropObjects(objs []*catalog.Object) error {
 		var err error
 		for _, o := range objs {
 			switch o.Kind {
-			case catalog.MaterializedView:
+			case catalog.MaterializedView, catalog.Sink:
 				err = errors.Join(err, srv.closeJob(o.JobID()))
 			case catalog.Index:
 				if o.Plan != nil {
@@ -213,7 +213,7 @@ func (d *dispatch) jobsNamed(n *sql.Name) ([]*exec.Job, error) {
 	}
 	j, ok := d.ss.srv.engine.Job(o.ID)
 	if !ok {
-		return nil, pgerr.Newf(pgerr.WrongObjectType, "%q is not a materialized view", n.Name).At(n.Pos)
+		return nil, pgerr.Newf(pgerr.WrongObjectType, "%q is not a materialized view or a sink", n.Name).At(n.Pos)
 	}
 	return []*exec.Job{j}, nil
 }

@@ -276,6 +276,9 @@ func (d *dispatch) filled(j *exec.Job) error {
 	if err != nil {
 		return err
 	}
+	if j.Relation() == nil {
+		return nil
+	}
 	return d.ss.srv.engine.AwaitHistory(d.ctx, j.Relation())
 }
 
@@ -335,7 +338,7 @@ func created(id uint64, name string) func(*catalog.Tx) error {
 	return func(tx *catalog.Tx) error {
 		cur, ok := tx.Snapshot().Get(id)
 		if !ok {
-			return pgerr.Newf(pgerr.QueryCanceled, "materialized view %q was dropped while it was being created", name)
+			return pgerr.Newf(pgerr.QueryCanceled, "relation %q was dropped while it was being created", name)
 		}
 		c := *cur
 		c.Creating = false
@@ -350,7 +353,7 @@ func (s *Server) finishInBackground(j *exec.Job) {
 		defer s.work.Done()
 		err := j.WaitCaughtUp(s.ctx, progressEvery, func() {})
 		if err == nil {
-			err = s.catalog.Update(created(j.Relation().ID, j.Spec.Name))
+			err = s.catalog.Update(created(j.PublicID(), j.Spec.Name))
 		}
 		if err != nil && s.ctx.Err() == nil {
 			s.log.Warn().Err(err).Str("view", j.Spec.Name).Msg("creation in the background ended")

@@ -242,9 +242,12 @@ func (r *replacement) plan() ([]*replacedPart, error) {
 	out := []*replacedPart{{now: now, was: cur.JobID()}}
 	before, trial := snap, snap.With(now)
 	for _, o := range dependents {
-		if o.Kind == catalog.View {
+		switch {
+		case o.Kind == catalog.Sink:
+			err = pgerr.Newf(pgerr.FeatureNotSupported, "what it has written cannot be taken back")
+		case o.Kind == catalog.View:
 			err = d.viewMeans(before, trial, o)
-		} else if o.Plan != nil {
+		case o.Plan != nil:
 			var c *catalog.Object
 			if c, err = d.planAgain(trial, o); err == nil {
 				out = append(out, &replacedPart{now: c, was: o.JobID()})

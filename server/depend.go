@@ -265,7 +265,7 @@ func functionUses(f *catalog.Function, enum uint32) bool {
 func (g *dependency) viewsOn(id uint64) []*catalog.Object {
 	var out []*catalog.Object
 	for _, v := range g.snap.Objects() {
-		if v.Kind != catalog.View && v.Kind != catalog.MaterializedView || !slices.Contains(v.DependsOn, id) {
+		if !v.HasQuery() || !slices.Contains(v.DependsOn, id) {
 			continue
 		}
 		through := slices.ContainsFunc(v.DependsOn, func(dep uint64) bool {
@@ -286,7 +286,7 @@ func lookupReaders(snap *catalog.Snapshot, x *catalog.Object) []*catalog.Object 
 	}
 	var out []*catalog.Object
 	for _, v := range snap.Objects() {
-		if v.Kind != catalog.MaterializedView || !slices.Contains(v.DependsOn, x.Index.Table) {
+		if v.Kind != catalog.MaterializedView && v.Kind != catalog.Sink || !slices.Contains(v.DependsOn, x.Index.Table) {
 			continue
 		}
 		if spec, err := jobSpec(v); err == nil && spec.Plan.LooksUp(x.ID) {
@@ -535,7 +535,7 @@ func (d *dispatch) viewsOnColumn(snap *catalog.Snapshot, table *catalog.Object, 
 			out = append(out, v)
 			continue
 		}
-		if (v.Kind == catalog.View || v.Kind == catalog.MaterializedView) && slices.Contains(v.DependsOn, table.ID) && d.viewStands(trial, v) != nil {
+		if v.HasQuery() && slices.Contains(v.DependsOn, table.ID) && d.viewStands(trial, v) != nil {
 			out = append(out, v)
 		}
 	}

@@ -115,6 +115,9 @@ func (c *planCatalog) system(schema, name string) (*planner.Relation, bool) {
 }
 
 func (c *planCatalog) relation(o *catalog.Object) (*planner.Relation, bool) {
+	if o.Kind == catalog.Sink { // it cannot be read
+		return nil, false
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r, ok := c.cache[o.ID]; ok {

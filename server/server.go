@@ -607,7 +607,7 @@ func jobSpec(o *catalog.Object) (*exec.JobSpec, error) {
 	}
 	return &exec.JobSpec{
 		ID: o.JobID(), Name: o.Name, Plan: &p, Parallelism: par, Backend: backend, Raise: o.Settings[settingOnError] == "raise",
-		Format: textFormat(o.Settings), Generation: o.Rewrites,
+		Format: textFormat(o.Settings), Generation: o.Rewrites, Sink: sinkSpec(o),
 	}, nil
 }
 

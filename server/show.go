@@ -117,7 +117,7 @@ func (d *dispatch) showObjects(st *sql.Show, cols types.Schema) error {
 			rows = append(rows, []types.Datum{text(name)})
 		}
 	}
-	kinds := map[string]catalog.Kind{"tables": catalog.Table, "sources": catalog.Source, "views": catalog.View, "materialized views": catalog.MaterializedView, "indexes": catalog.Index}
+	kinds := map[string]catalog.Kind{"tables": catalog.Table, "sources": catalog.Source, "views": catalog.View, "materialized views": catalog.MaterializedView, "indexes": catalog.Index, "sinks": catalog.Sink}
 	switch {
 	case st.Objects == "jobs":
 		return d.rows(cols, d.ss.srv.jobRows(), "SHOW")
@@ -127,7 +127,6 @@ func (d *dispatch) showObjects(st *sql.Show, cols types.Schema) error {
 		}
 	case st.Objects == "databases":
 		add(databaseName)
-	case st.Objects == "sinks":
 	case kinds[st.Objects] != "":
 		for _, o := range snap.Objects() {
 			if o.Kind == kinds[st.Objects] && (st.From == "" || o.Schema == st.From) {
@@ -137,7 +136,7 @@ func (d *dispatch) showObjects(st *sql.Show, cols types.Schema) error {
 	default:
 		start, _ := st.Span()
 		return pgerr.Newf(pgerr.FeatureNotSupported, "SHOW %s is not supported", strings.ToUpper(st.Objects)).At(start).
-			WithHint("SHOW knows TABLES, SOURCES, VIEWS, MATERIALIZED VIEWS, SCHEMAS, JOBS, ALL, CREATE and the settings.")
+			WithHint("SHOW knows TABLES, SOURCES, SINKS, VIEWS, MATERIALIZED VIEWS, SCHEMAS, JOBS, ALL, CREATE and the settings.")
 	}
 	return d.rows(cols, rows, "SHOW")
 }

@@ -188,7 +188,7 @@ func (d *dispatch) statement(st sql.Statement) error {
 	case *sql.Reindex:
 		return d.reindex(st)
 	case *sql.CreateSink:
-		return unsupported(st)
+		return d.createSink(st)
 	}
 	return unsupported(st)
 }

@@ -126,11 +126,11 @@ func jobsRelation(s *Server) [][]types.Datum {
 
 // jobName is the name that the job's relation has now.
 func (s *Server) jobName(j *exec.Job) string {
-	r := j.Relation()
-	if r == nil {
-		return j.Spec.Name
+	id := j.Spec.ID
+	if r := j.Relation(); r != nil {
+		id = r.ID
 	}
-	o, ok := s.catalog.Snapshot().Get(r.ID)
+	o, ok := s.catalog.Snapshot().Get(id)
 	switch {
 	case !ok:
 		return j.Spec.Name
@@ -152,6 +152,9 @@ func (s *Server) publicID(job uint64) uint64 {
 func jobKind(j *exec.Job) string {
 	if r := j.Relation(); r != nil && r.IndexOf != nil {
 		return string(catalog.Index)
+	}
+	if j.Spec.Sink != nil {
+		return string(catalog.Sink)
 	}
 	return string(catalog.MaterializedView)
 }

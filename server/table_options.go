@@ -155,7 +155,7 @@ func (d *dispatch) alterTableOptions(o *catalog.Object, x *sql.AlterAction) erro
 		}
 	case o.AppendOnly && !c.AppendOnly:
 		for _, v := range d.ss.snapshot().Dependents(o.ID) {
-			if v.Kind == catalog.MaterializedView {
+			if v.Kind == catalog.MaterializedView || v.Kind == catalog.Sink {
 				return pgerr.Newf(pgerr.DependentObjectsStillExist, "table %q must stay append-only because other objects depend on it", o.Name).At(x.Pos).
 					WithDetail("%s relies on it.", d.describe(v)).WithHint("DROP the view and CREATE it anew after that.")
 			}

@@ -17,7 +17,7 @@ import (
 // ids and names are those of functions.
 func (d *dispatch) viewsFollow(tx *catalog.Tx, before *catalog.Snapshot, ids []uint64, from, to string, calls bool) error {
 	for _, v := range before.Objects() {
-		if v.Kind != catalog.View && v.Kind != catalog.MaterializedView || !slices.ContainsFunc(v.DependsOn, func(id uint64) bool { return slices.Contains(ids, id) }) {
+		if !v.HasQuery() || !slices.ContainsFunc(v.DependsOn, func(id uint64) bool { return slices.Contains(ids, id) }) {
 			continue
 		}
 		was, err := d.meaning(before, v, v.Query)

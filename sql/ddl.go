@@ -457,7 +457,7 @@ func (p *parser) comment() Statement {
 		t := p.Cur()
 		c.Kind = p.objectKind()
 		switch c.Kind {
-		case "", KindExtension, KindSink:
+		case "", KindExtension:
 			return p.unsupported(first.Pos, "COMMENT ON "+strings.ToUpper(t.Val), "Comments are kept for relations, columns, constraints, types, functions, schemas, roles and the database.")
 		case KindFunction:
 			s := p.functionSignature()

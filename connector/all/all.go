@@ -11,5 +11,5 @@ import (
 
 // Builtin returns a registry of all built-in connectors and encodings.
 func Builtin() *connector.Registry {
-	return connector.NewRegistry(datagen.New(), file.New(), nexmark.New()).WithEncodings(format.Encodings()...)
+	return connector.NewRegistry(datagen.New(), file.New(), nexmark.New()).WithEncodings(format.Encodings()...).WithSinks(file.NewSink())
 }

@@ -53,6 +53,10 @@ func TestManual(t *testing.T) {
 		require.NoError(t, err)
 		put(n, c.Options())
 	}
+	put("every sink", connector.SinkOptions())
+	for _, c := range r.Sinks() {
+		put("sink "+c.Name(), c.Options())
+	}
 	for _, e := range r.Encodings() {
 		if len(e.Options) > 0 {
 			put(e.Name, e.Options)

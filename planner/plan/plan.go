@@ -75,6 +75,7 @@ const (
 	KindRecurse       Kind = "recurse"     // (0) inside a recompute sub-plan: WITH RECURSIVE, base and step are plans of their own
 	KindWork          Kind = "work"        // (0) inside the step of a recurse node: the rows of the last iteration, then their number
 	KindMaterialize   Kind = "materialize" // (1) root of a job with a result
+	KindSink          Kind = "sink"        // (1) root of a job that writes its result to a connector
 	KindDiscard       Kind = "discard"     // (1) root of a benchmark job: counts rows
 	KindResult        Kind = "result"      // (1) root of a one-shot query
 )
@@ -128,6 +129,7 @@ type Node struct {
 	Recurse       *Recurse       `json:"recurse,omitempty"`
 	Input         int            `json:"input,omitempty"`
 	Materialize   *Materialize   `json:"materialize,omitempty"`
+	Sink          *Sink          `json:"sink,omitempty"`
 }
 
 // Source reads a connector inside the job. Schema of the node = Columns of the declared columns, then _row_id (int8) when RowID.
@@ -640,6 +642,14 @@ type Materialize struct {
 	// Order, when set, is how each of KeyColumns is ordered: rows are stored in order of the whole key, by one subtask. Such a relation is an
 	// index; KeyColumns begin with its keys.
 	Order []KeyOrder `json:"order,omitempty"`
+}
+
+// Sink writes the first Visible columns of its input to the job's connector. Changes of an epoch are consolidated by the columns Key, nil: the input only grows and
+// its rows are written as they come.
+type Sink struct {
+	Name    string `json:"name"`
+	Visible int    `json:"visible"`
+	Key     []int  `json:"key"`
 }
 
 // KeyOrder is how a column of a key is ordered.
