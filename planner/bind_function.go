@@ -14,6 +14,9 @@ import (
 // tableFunction binds f(..) in FROM.
 func (b *binder) tableFunction(f *pgext.TableFunction, lat *scope, ev *env) (*node, *scope, error) {
 	if len(f.Funcs) == 1 && !f.RowsFrom {
+		if c, ok := pgext.ExprOf(f.Funcs[0].X).(*pgext.Call); ok && c.Schema == "streamdb" && c.Name == "read_checkpoint" {
+			return b.readCheckpoint(f, c, lat, ev)
+		}
 		if c, ok := pgext.ExprOf(f.Funcs[0].X).(*pgext.Call); ok && c.Schema == "" {
 			switch c.Name {
 			case "tumble", "hop", "cumulate", "session":
@@ -139,6 +142,38 @@ func (b *binder) tableFunction(f *pgext.TableFunction, lat *scope, ev *env) (*no
 	}
 	sc, err := b.tableScope(t, f.Columns, pos)
 	return n, sc, err
+}
+
+// readCheckpoint binds streamdb.read_checkpoint(uri, relation) in FROM: a scan of the relation as it is in a checkpoint or savepoint.
+func (b *binder) readCheckpoint(f *pgext.TableFunction, c *pgext.Call, lat *scope, ev *env) (*node, *scope, error) {
+	pos := b.pos(c.Pos)
+	x := &exprCtx{b: b, sc: lat, ev: ev, clause: "functions in FROM"}
+	args, err := x.callArgs(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(args) != 2 {
+		return nil, nil, pgerr.Newf(pgerr.UndefinedFunction, "function streamdb.read_checkpoint takes a path and the name of a relation").At(pos)
+	}
+	var texts [2]string
+	for i, a := range args {
+		if a.Kind != expr.Const || a.Const.Null || a.Const.Type.OID != types.OIDText && a.Const.Type.OID != types.OIDUnknown {
+			return nil, nil, pgerr.Newf(pgerr.FeatureNotSupported, "the arguments of streamdb.read_checkpoint must be text constants").At(b.pos(c.Args[i].X.OriginTextPosition()))
+		}
+		texts[i] = a.Const.Str
+	}
+	if b.o.Checkpoint == nil || f.Ordinality {
+		return nil, nil, pgerr.Newf(pgerr.FeatureNotSupported, "streamdb.read_checkpoint cannot be used here").At(pos)
+	}
+	rel, err := b.o.Checkpoint(texts[0], texts[1])
+	if err != nil {
+		return nil, nil, pgerr.From(err).At(pos)
+	}
+	alias := f.Alias
+	if alias == "" {
+		alias = c.Name
+	}
+	return b.scan(rel, alias, f.Columns, pos)
 }
 
 func constantArgs(e *expr.Expr) bool {

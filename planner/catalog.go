@@ -149,7 +149,9 @@ type Options struct {
 	DropLate bool
 	// StateTTL, in µs, is after what time without a change a job drops what it keeps, 0: never.
 	StateTTL int64
-	Database string // the current database, for three-part names; "" accepts any
+	// Checkpoint describes a relation as it is in a checkpoint or savepoint, for streamdb.read_checkpoint; nil: not here.
+	Checkpoint func(path, relation string) (*Relation, error)
+	Database   string // the current database, for three-part names; "" accepts any
 	// LookupJoinRows is one more than the rows from which a relation that a view joins by its key is read there instead of kept once more; 0: none is.
 	LookupJoinRows int64
 	// Relation is the id of the relation that a job's result becomes.

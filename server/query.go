@@ -367,7 +367,7 @@ func (ss *session) planOptions(snap snapshotView, params []types.Type) planner.O
 		LookupJoinRows:         lookups + 1,
 		MaxRecursionIterations: iterations, MaxRecursionBytes: bytes,
 		Catalog: ss.srv.planCatalog(snap, path), Registry: ss.srv.registry, SearchPath: path, Params: params,
-		DisabledRules: ss.vars.disabledRules(), Env: ss.env(nil), Database: databaseName,
+		DisabledRules: ss.vars.disabledRules(), Env: ss.env(nil), Database: databaseName, Checkpoint: ss.checkpointRelation,
 	}
 }
 

@@ -163,6 +163,9 @@ func (s *Server) open(ctx context.Context) error {
 	if s.lock, err = lockDir(s.cfg.DataDir); err != nil {
 		return err
 	}
+	if err := s.clearScratch(); err != nil {
+		return err
+	}
 	if !s.cfg.MemoryOnly {
 		if err := s.settings.load(filepath.Join(s.cfg.DataDir, settingsFile)); err != nil {
 			return err
@@ -179,7 +182,7 @@ func (s *Server) open(ctx context.Context) error {
 	s.shared = state.OpenShared(s.cfg.Memory)
 	if s.coord, err = checkpoint.New(s.settings.checkpoints(), s.objects, checkpoint.Env{
 		Clock: engineClock{s}, Participants: func() []checkpoint.Participant { return s.engine.Participants() },
-		Catalog: s.catalogBytes, FailJob: s.failJob, Published: s.checkpointCompleted, Scratch: filepath.Join(s.cfg.DataDir, "scratch"), Holder: holder(), Log: s.log, Failpoints: s.cfg.Failpoints,
+		Catalog: s.catalogBytes, FailJob: s.failJob, Published: s.checkpointCompleted, Scratch: filepath.Join(s.cfg.DataDir, scratchDir), Holder: holder(), Log: s.log, Failpoints: s.cfg.Failpoints,
 	}); err != nil {
 		return err
 	}

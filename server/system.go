@@ -78,6 +78,9 @@ func (t *systemTables) Rows(ctx context.Context, name string, columns []int, emi
 	if id, ok := strings.CutPrefix(name, sequenceRelation); ok {
 		return t.sequenceRow(id, columns, emit)
 	}
+	if name, ok := strings.CutPrefix(name, storedRelation); ok {
+		return t.storedRows(ctx, name, columns, emit)
+	}
 	schema, rel, _ := strings.Cut(name, ".")
 	if schema != catalog.SystemSchema {
 		return t.ss.systemData().Rows(ctx, schema, rel, columns, emit)
