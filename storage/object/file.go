@@ -251,13 +251,16 @@ func (f *File) PutIfAbsent(ctx context.Context, key string, data []byte) (Info, 
 
 // PutIfMatch implements Store.
 func (f *File) PutIfMatch(ctx context.Context, key, etag string, data []byte) (Info, error) {
+	if err := ctx.Err(); err != nil {
+		return Info{}, err
+	}
 	lock, err := os.OpenFile(filepath.Join(f.root, lockName), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return Info{}, f.fail("replace", key, err)
 	}
 	// Closing the file releases the lock. Holders keep it for one small write, so waiting for it is short.
 	defer lock.Close()
-	if err := flock(lock); err != nil {
+	if err := flock(ctx, lock); err != nil {
 		return Info{}, f.fail("replace", key, err)
 	}
 	return f.write(ctx, "replace", key, data, func(from, to string) error {
@@ -272,10 +275,18 @@ func (f *File) PutIfMatch(ctx context.Context, key, etag string, data []byte) (I
 	})
 }
 
-func flock(file *os.File) error {
+// lockPoll is how long a waiter for the lock sleeps at a time: a holder may be stopped, so that waiting must be able to end.
+const lockPoll = 2 * time.Millisecond
+
+func flock(ctx context.Context, file *os.File) error {
 	for {
-		err := unix.Flock(int(file.Fd()), unix.LOCK_EX)
-		if !errors.Is(err, unix.EINTR) {
+		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		switch {
+		case errors.Is(err, unix.EWOULDBLOCK):
+			if err := sleep(ctx, lockPoll); err != nil {
+				return err
+			}
+		case !errors.Is(err, unix.EINTR):
 			return err
 		}
 	}
