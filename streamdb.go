@@ -46,6 +46,9 @@ type Options struct {
 	TLSMinVersion                string // TLSv1.2 (the default) or TLSv1.3
 	// SuperuserPassword becomes that of the role streamdb; "" leaves it as it is.
 	SuperuserPassword string
+	// OnStandby is told when Open begins to wait for other servers on the same CheckpointDir (the setting high-availability.type = storage). It
+	// must return at once; Open returns when this server has become the leader.
+	OnStandby func(*Standby)
 	// Logger takes the server's log; the zero Logger is silent.
 	Logger zerolog.Logger
 	// Failpoints is a fault specification for tests: "name=action;…".
@@ -54,6 +57,18 @@ type Options struct {
 
 // DB is a running database.
 type DB struct{ srv *server.Server }
+
+// Standby answers for a server that waits for the lead.
+type Standby struct{ b *server.Standby }
+
+// Serve refuses clients on l with 57P03 and the address of the leader until ctx ends. It does not close l.
+func (s *Standby) Serve(ctx context.Context, l *net.TCPListener) error { return s.b.Serve(ctx, l) }
+
+// HTTPHandler serves /healthz (alive), /readyz (503) and /metrics.
+func (s *Standby) HTTPHandler() http.Handler { return s.b.HTTPHandler() }
+
+// Starting serves /healthz (alive) and /readyz (503) while a database is being opened.
+func Starting() http.Handler { return server.Starting() }
 
 // Open restores the database, or creates it, and starts its jobs.
 func Open(ctx context.Context, o Options) (*DB, error) {
@@ -65,8 +80,13 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
+	var onStandby func(*server.Standby)
+	if o.OnStandby != nil {
+		onStandby = func(b *server.Standby) { o.OnStandby(&Standby{b}) }
+	}
 	s, err := server.Open(ctx, server.Config{
-		DataDir: o.DataDir, MemoryOnly: o.MemoryOnly, CheckpointDir: o.CheckpointDir, Memory: o.Memory, EpochInterval: o.EpochInterval,
+		OnStandby: onStandby,
+		DataDir:   o.DataDir, MemoryOnly: o.MemoryOnly, CheckpointDir: o.CheckpointDir, Memory: o.Memory, EpochInterval: o.EpochInterval,
 		Settings: o.Settings, Logger: o.Logger, Failpoints: fp, Connectors: all.Builtin(),
 		HBAFile: o.HBAFile, Insecure: o.Insecure, SuperuserPassword: o.SuperuserPassword,
 		TLS: auth.TLSFiles{Cert: o.TLSCert, Key: o.TLSKey, CA: o.TLSClientCA, MinVersion: version},

@@ -33,6 +33,7 @@ type Env struct {
 	Published func(*Manifest)
 	// Holder names this server in HEAD and in the error that a server gets which another one has taken over from.
 	Holder     string
+	Claim      string // names this server's claim of the store; empty: any name
 	Log        zerolog.Logger
 	Failpoints *failpoint.Set // nil: inactive
 }
@@ -61,6 +62,9 @@ func New(cfg Config, store object.Store, env Env) (*Coordinator, error) {
 	c.box.wake = make(chan struct{}, 1)
 	c.pub = newPublisher(store, env.Holder, env.Log, env.Failpoints)
 	c.pub.scratch = cmp.Or(env.Scratch, os.TempDir())
+	if env.Claim != "" {
+		c.pub.claimID = env.Claim
+	}
 	c.core = newCore(cfg, c.stats)
 	return c, nil
 }

@@ -58,6 +58,9 @@ func (e *Elector) Leader() Lease {
 	return e.core.seen
 }
 
+// ErrAbandon, as the cause of the end of Run's context, lets the lead lapse instead of giving it back: as a crash does.
+var ErrAbandon = errors.New("the lead is abandoned")
+
 // Run takes part in the election until ctx ends, then gives the lead back if it has it (nil), or until another server has it (an error matching ErrFenced).
 func (e *Elector) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
@@ -76,6 +79,13 @@ func (e *Elector) Run(ctx context.Context) error {
 		var ev leaderEvent
 		select {
 		case <-done:
+			if errors.Is(context.Cause(ctx), ErrAbandon) {
+				e.valid.Store(0)
+				if !ticks {
+					<-results
+				}
+				return nil
+			}
 			ev, done = resign{}, nil
 		case ev = <-results:
 		case <-tick:

@@ -41,6 +41,9 @@ type head struct {
 	Seq    uint64 `json:"seq"`
 	Nonce  string `json:"nonce"`
 	Holder string `json:"holder"`
+	// Claim names the claim that the writes since belong to, ClaimedFrom the one before: by them a server finds out whether its local data is what HEAD goes on from.
+	Claim       string `json:"claim,omitempty"`
+	ClaimedFrom string `json:"claimed_from,omitempty"`
 	// IDsReservedTo: ids up to here may have been given out and are never used by a later claimer.
 	IDsReservedTo uint64        `json:"ids_reserved_to"`
 	LastCompleted uint64        `json:"last_completed"`

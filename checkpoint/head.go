@@ -24,6 +24,9 @@ const (
 // ErrFenced: another server has taken the checkpoint store over; this one must stop.
 var ErrFenced = errors.New("another server has taken over the checkpoint store")
 
+// NewClaim makes the name of a claim.
+func NewClaim() string { return newNonce() }
+
 func newNonce() string {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails
@@ -57,6 +60,36 @@ func readHead(ctx context.Context, store object.Store) (*head, string, error) {
 		return nil, "", err
 	}
 	return h, info.ETag, nil
+}
+
+// Claimed tells which server a store belongs to.
+type Claimed struct {
+	Claim, From string // of the newest claim and the one before; empty when HEAD is of a version that has none, or there is no HEAD
+	Holder      string
+	Term        uint64 // 0: there is no HEAD
+	Checkpoint  uint64 // the newest completed one
+}
+
+// PeekClaim reads who has claimed store.
+func PeekClaim(ctx context.Context, store object.Store) (Claimed, error) {
+	h, _, err := readHead(ctx, store)
+	if err != nil || h == nil {
+		return Claimed{}, err
+	}
+	return claimedOf(h), nil
+}
+
+func claimedOf(h *head) Claimed {
+	return Claimed{Claim: h.Claim, From: h.ClaimedFrom, Holder: h.Holder, Term: h.Term, Checkpoint: h.LastCompleted}
+}
+
+// Claimed tells by which claim this server holds the store.
+func (c *Coordinator) Claimed(ctx context.Context) (Claimed, error) {
+	if err := c.pub.acquire(ctx); err != nil {
+		return Claimed{}, err
+	}
+	defer c.pub.release()
+	return claimedOf(c.pub.head), nil
 }
 
 // claim makes this server the only one that can publish, and loads the newest completed checkpoint. next is the first free id.
@@ -97,10 +130,13 @@ func (p *publisher) tryClaim(ctx context.Context) (*Manifest, uint64, error) {
 		next = &c
 		first = old.IDsReservedTo + 1
 		next.Term, next.Seq, next.IDsReservedTo = old.Term+1, old.Seq+1, old.IDsReservedTo+idBlock
+		if old.Claim != p.claimID { // else an earlier attempt of this claim
+			next.ClaimedFrom = old.Claim
+		}
 	} else if err := p.noneWithoutHead(ctx); err != nil {
 		return nil, 0, err
 	}
-	next.Nonce, next.Holder, next.Updated = newNonce(), p.holder, time.Now().UTC()
+	next.Nonce, next.Holder, next.Updated, next.Claim = newNonce(), p.holder, time.Now().UTC(), p.claimID
 	data, err := sealDoc("head", headFormat, next)
 	if err != nil {
 		return nil, 0, err

@@ -205,7 +205,6 @@ func TestElectors(t *testing.T) {
 
 		// a cannot write any more: its lease ends before b may take it.
 		store.SetFaults(func(_ int, op, _ string) (objecttest.Fault, bool) { return objecttest.FailBefore, op == "replace" })
-		began := time.Now()
 		time.Sleep(testTTL - testTTL/marginParts)
 		require.False(t, a.Valid())
 		store.SetFaults(nil)
@@ -214,7 +213,7 @@ func TestElectors(t *testing.T) {
 
 		a.stop()
 		require.NoError(t, <-a.ran)
-		began = time.Now()
+		began := time.Now()
 		<-b.Won()
 		require.Less(t, time.Since(began), testTTL/renewParts+time.Second, "a released lease is taken at once")
 

@@ -37,6 +37,7 @@ const (
 type publisher struct {
 	store      object.Store
 	holder     string
+	claimID    string // of this server's claim
 	log        zerolog.Logger
 	failpoints *failpoint.Set
 	scratch    string // folder for temporary files
@@ -91,7 +92,7 @@ func (c *Coordinator) Files() Files {
 
 func newPublisher(store object.Store, holder string, log zerolog.Logger, failpoints *failpoint.Set) *publisher {
 	return &publisher{
-		store: store, holder: holder, log: log, failpoints: failpoints,
+		store: store, holder: holder, claimID: newNonce(), log: log, failpoints: failpoints,
 		lock: make(chan struct{}, 1), uploaded: map[fileKey]ref{}, attempted: map[string]uint64{}, gone: map[uint64]bool{},
 	}
 }

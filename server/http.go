@@ -27,6 +27,10 @@ func (s *Server) HTTPHandler() http.Handler {
 			http.Error(w, "not ready", http.StatusServiceUnavailable)
 			return
 		}
+		if err := s.mayExecute(); err != nil {
+			http.Error(w, "not ready: "+err.Error(), http.StatusServiceUnavailable)
+			return
+		}
 		fmt.Fprintln(w, "ready")
 	})
 	mux.HandleFunc("GET /jobs", s.httpJobs)
@@ -140,6 +144,13 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	if !s.Ready() {
 		return
+	}
+	if s.elector != nil {
+		leads := 0.0
+		if s.elector.Valid() {
+			leads = 1
+		}
+		gauge("leader", leaderHelp, leads, nil, nil)
 	}
 	gauge("epoch", "Newest closed epoch.", float64(s.engine.Epoch()), nil, nil)
 	gauge("connections", "Open client connections.", float64(s.wire.Connections()), nil, nil)

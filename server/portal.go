@@ -97,6 +97,9 @@ func (ss *session) runPrepared(ctx context.Context, p *portal, w pgwire.ResultWr
 		return errAborted()
 	}
 	ss.srv.statements.Add(1)
+	if err := ss.srv.mayExecute(); err != nil {
+		return err
+	}
 	ss.tx.begin()
 	ss.activity.begin(ss, p.stmt.text)
 	defer func() { ss.activity.end(ss) }()

@@ -54,6 +54,9 @@ type Config struct {
 	TLS               auth.TLSFiles `yaml:"tls"`
 	SuperuserPassword string        `yaml:"-"` // "": as it is
 
+	// OnStandby is told when the server begins to wait for the lead (high-availability.type); it must return at once.
+	OnStandby func(*Standby) `yaml:"-"`
+
 	EpochInterval time.Duration     `yaml:"epoch_interval"`
 	Settings      map[string]string `yaml:"settings"` // initial values of server-wide settings
 
@@ -84,6 +87,8 @@ type Server struct {
 	engine   *exec.Engine
 	objects  *object.Metered
 	coord    *checkpoint.Coordinator
+	elector  *checkpoint.Elector // nil: there are no standbys
+	abandon  context.CancelCauseFunc
 	shared   *state.Shared
 	wal      *wal.WAL
 	lock     *os.File
@@ -111,6 +116,7 @@ type Server struct {
 	ctx      context.Context //nolint:containedctx // ends when the server stops
 	cancel   context.CancelFunc
 	work     sync.WaitGroup
+	election sync.WaitGroup
 	fatal    chan error
 	closeOne sync.Once
 	closeErr error
@@ -160,7 +166,13 @@ func (s *Server) open(ctx context.Context) error {
 	if err := os.MkdirAll(s.cfg.DataDir, 0o700); err != nil {
 		return pgerr.Wrap(pgerr.IOError, err, "create data directory")
 	}
-	if s.lock, err = lockDir(s.cfg.DataDir); err != nil {
+	if s.cfg.CheckpointDir == "" {
+		s.cfg.CheckpointDir = "file://" + filepath.Join(s.cfg.DataDir, "checkpoints")
+	}
+	if err := s.awaitLead(ctx); err != nil {
+		return err
+	}
+	if s.lock, err = s.lockData(ctx); err != nil {
 		return err
 	}
 	if err := s.clearScratch(); err != nil {
@@ -171,27 +183,31 @@ func (s *Server) open(ctx context.Context) error {
 			return err
 		}
 	}
-	if s.cfg.CheckpointDir == "" {
-		s.cfg.CheckpointDir = "file://" + filepath.Join(s.cfg.DataDir, "checkpoints")
-	}
 	store, err := object.Open(ctx, s.cfg.CheckpointDir)
 	if err != nil {
 		return fmt.Errorf("checkpoint directory %s: %w", s.cfg.CheckpointDir, err)
 	}
 	s.objects = object.NewMetered(store)
+	if err := object.Probe(ctx, s.objects); err != nil {
+		return fmt.Errorf("checkpoint directory %s: %w", s.cfg.CheckpointDir, err)
+	}
+	claim, err := s.beginClaim(ctx)
+	if err != nil {
+		return err
+	}
 	s.shared = state.OpenShared(s.cfg.Memory)
 	if s.coord, err = checkpoint.New(s.settings.checkpoints(), s.objects, checkpoint.Env{
 		Clock: engineClock{s}, Participants: func() []checkpoint.Participant { return s.engine.Participants() },
-		Catalog: s.catalogBytes, FailJob: s.failJob, Published: s.checkpointCompleted, Scratch: filepath.Join(s.cfg.DataDir, scratchDir), Holder: holder(), Log: s.log, Failpoints: s.cfg.Failpoints,
+		Catalog: s.catalogBytes, FailJob: s.failJob, Published: s.checkpointCompleted, Scratch: filepath.Join(s.cfg.DataDir, scratchDir), Holder: holder(), Claim: claim.Intended, Log: s.log, Failpoints: s.cfg.Failpoints,
 	}); err != nil {
 		return err
-	}
-	if err := object.Probe(ctx, s.objects); err != nil {
-		return fmt.Errorf("checkpoint directory %s: %w", s.cfg.CheckpointDir, err)
 	}
 	m, err := s.coord.Claim(ctx)
 	if err != nil {
 		return fmt.Errorf("checkpoint directory %s: %w", s.cfg.CheckpointDir, err)
+	}
+	if err := s.endClaim(ctx, claim); err != nil {
+		return err
 	}
 	from, err := s.openRoot(ctx, m)
 	if err != nil {
@@ -503,6 +519,9 @@ func (s *Server) Close(ctx context.Context) error {
 func (s *Server) Abort() error {
 	s.closeOne.Do(func() {
 		s.ready.Store(false)
+		if s.abandon != nil {
+			s.abandon(checkpoint.ErrAbandon)
+		}
 		now, cancel := context.WithCancel(context.Background())
 		cancel()
 		_ = s.wire.Shutdown(now) // clients are cut off, which is the point
@@ -527,6 +546,10 @@ func (s *Server) release() error {
 	}
 	if s.lock != nil {
 		err = errors.Join(err, s.lock.Close())
+	}
+	if s.abandon != nil {
+		s.abandon(nil) // the lead is given back when nothing executes any more
+		s.election.Wait()
 	}
 	if s.cfg.MemoryOnly && s.cfg.DataDir != "" {
 		err = errors.Join(err, os.RemoveAll(s.cfg.DataDir))

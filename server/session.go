@@ -202,6 +202,9 @@ func (ss *session) run(ctx context.Context, st sql.Statement, args []types.Datum
 	ctx, cancel := ss.withTimeout(ctx)
 	defer cancel()
 	ss.srv.statements.Add(1)
+	if err := ss.srv.mayExecute(); err != nil {
+		return err
+	}
 	ss.activity.begin(ss, st.SourceText())
 	defer func() { ss.activity.end(ss) }()
 	if ss.tx.failed && !endsTx(st) {

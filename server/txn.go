@@ -302,9 +302,11 @@ func (ss *session) commit(ctx context.Context) error {
 		}
 		ss.written = max(ss.written, epoch)
 		if mode == "remote" {
-			_, err = ss.srv.coord.Trigger(ctx, nil)
+			if _, err = ss.srv.coord.Trigger(ctx, nil); err == nil {
+				return nil // every server knows it
+			}
 		}
-		return err
+		return errors.Join(err, ss.srv.mayAcknowledge())
 	}
 	done, err := ss.mayCommit(ctx, writes)
 	if err != nil {

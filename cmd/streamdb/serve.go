@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -34,6 +36,7 @@ type serveCmd struct {
 	Listen   string `help:"Address for PostgreSQL clients." default:"127.0.0.1:5433" env:"STREAMDB_LISTEN"`
 	HTTP     string `name:"http" help:"Address for health, metrics and REST; empty: none." default:"127.0.0.1:8433" env:"STREAMDB_HTTP"`
 	Config   string `help:"YAML file with the same names as the flags; flags win." env:"STREAMDB_CONFIG" type:"path"`
+	Standby  bool   `help:"High availability: servers with the same --checkpoint-dir elect a leader, the others wait for it to fail." env:"STREAMDB_STANDBY"`
 	Insecure bool   `help:"Trust clients from everywhere as if they were on this machine, until the superuser has a password." env:"STREAMDB_INSECURE"`
 	securityFlags
 }
@@ -74,6 +77,7 @@ type fileConfig struct {
 	Listen        *string           `yaml:"listen"`
 	HTTP          *string           `yaml:"http"`
 	Insecure      *bool             `yaml:"insecure"`
+	Standby       *bool             `yaml:"standby"`
 	HBA           *string           `yaml:"hba"`
 	TLSCert       *string           `yaml:"tls-cert"`
 	TLSKey        *string           `yaml:"tls-key"`
@@ -124,6 +128,9 @@ func (c *serveCmd) loadFile() error {
 	}
 	if fc.Insecure != nil && *fc.Insecure {
 		c.Insecure = true
+	}
+	if fc.Standby != nil && *fc.Standby {
+		c.Standby = true
 	}
 	for k, v := range fc.Settings {
 		if _, given := c.Set[k]; !given {
@@ -188,28 +195,34 @@ func (c *serveCmd) Run(a *app) error {
 			return errors.Join(err, l.Close())
 		}
 	}
-	db, err := streamdb.Open(a.ctx, options)
-	if err != nil {
-		return errors.Join(err, l.Close())
-	}
-	if err := db.CheckListen(l.Addr()); err != nil {
-		return usageError{errors.Join(err, l.Close(), db.Close(context.Background()))}
-	}
-	warnOpenHTTP(a, hl)
-	hup := make(chan os.Signal, 1)
-	signal.Notify(hup, syscall.SIGHUP)
-	defer signal.Stop(hup)
 	errs := make(chan error, 2)
-	go func() { errs <- db.Serve(l) }()
-	var web *http.Server
+	web := &webServer{}
+	web.handler.Store(handler{streamdb.Starting()})
 	if hl != nil {
-		web = &http.Server{Handler: db.HTTPHandler(), ReadHeaderTimeout: 10 * time.Second}
+		web.Server = &http.Server{Handler: web, ReadHeaderTimeout: 10 * time.Second}
 		go func() {
 			if err := web.Serve(hl); !errors.Is(err, http.ErrServerClosed) {
 				errs <- err
 			}
 		}()
 	}
+	db, err := c.openDB(a, options, l, web)
+	if err != nil {
+		if a.ctx.Err() != nil && errors.Is(err, context.Canceled) {
+			a.log.Info().Msg("stopped before it was ready")
+			err = nil
+		}
+		return errors.Join(err, l.Close(), web.stop(context.Background()))
+	}
+	if err := db.CheckListen(l.Addr()); err != nil {
+		return usageError{errors.Join(err, l.Close(), db.Close(context.Background()))}
+	}
+	web.handler.Store(handler{db.HTTPHandler()})
+	warnOpenHTTP(a, hl)
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+	go func() { errs <- db.Serve(l) }()
 	a.log.Info().Str("version", streamdb.Version).Str("listen", l.Addr().String()).Str("http", c.HTTP).Str("data_dir", c.DataDir).
 		Dur("start_ms", time.Since(began)).Msg("streamdb is ready")
 	var failed error
@@ -227,10 +240,66 @@ func (c *serveCmd) Run(a *app) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
-	if web != nil {
-		failed = errors.Join(failed, web.Shutdown(ctx))
-	}
+	failed = errors.Join(failed, web.stop(ctx))
 	return errors.Join(failed, db.Close(ctx))
+}
+
+// settingsOfStandby are what --standby stands for.
+const (
+	settingHA         = "high-availability.type"
+	settingAdvertised = "high-availability.advertised-address"
+)
+
+// openDB opens the database. While it waits for the lead, clients on l are told so.
+func (c *serveCmd) openDB(a *app, o streamdb.Options, l net.Listener, web *webServer) (*streamdb.DB, error) {
+	settings := maps.Clone(o.Settings)
+	if settings == nil {
+		settings = map[string]string{}
+	}
+	if c.Standby {
+		settings[settingHA] = "storage"
+	}
+	if settings[settingAdvertised] == "" {
+		settings[settingAdvertised] = l.Addr().String()
+	}
+	o.Settings = settings
+	tcp, _ := l.(*net.TCPListener) // there is no other kind
+	waiting, opened := context.WithCancel(a.ctx)
+	defer opened()
+	served := make(chan error, 1)
+	served <- nil
+	o.OnStandby = func(b *streamdb.Standby) {
+		web.handler.Store(handler{b.HTTPHandler()})
+		<-served
+		go func() { served <- b.Serve(waiting, tcp) }()
+	}
+	db, err := streamdb.Open(a.ctx, o)
+	opened()
+	if serr := <-served; serr != nil && err == nil {
+		err = errors.Join(serr, db.Close(context.Background()))
+	}
+	return db, err
+}
+
+// webServer is the HTTP server, whose handler changes when the database is open.
+type webServer struct {
+	*http.Server // nil: there is no HTTP port
+	handler      atomic.Value
+}
+
+// handler makes handlers of several types storable in one atomic.Value.
+type handler struct{ http.Handler }
+
+// ServeHTTP implements http.Handler.
+func (w *webServer) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	w.handler.Load().(handler).ServeHTTP(rw, r) //nolint:forcetypeassert // nothing else is stored
+}
+
+func (w *webServer) stop(ctx context.Context) error {
+	if w.Server == nil {
+		return nil
+	}
+	return w.Shutdown(ctx)
 }
 
 // stopTimeout bounds a graceful stop.

@@ -9,6 +9,7 @@ const (
 	Warning                          Code = "01000"
 	ConnectionException              Code = "08000"
 	ConnectionFailure                Code = "08006"
+	TransactionResolutionUnknown     Code = "08007"
 	ProtocolViolation                Code = "08P01"
 	FeatureNotSupported              Code = "0A000"
 	InvalidGrantor                   Code = "0L000"
