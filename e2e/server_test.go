@@ -5,6 +5,7 @@ package e2e
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -76,6 +77,7 @@ type serveOptions struct {
 	settings               []string // name=value
 	env                    []string
 	args                   []string // further flags
+	listen, http           string   // addresses; "": any, and none
 }
 
 // process is a running server.
@@ -111,7 +113,16 @@ func (l *tail) String() string {
 
 // launch starts a server and waits until it is ready, or has ended: then the error says so and the process is returned all the same.
 func launch(o serveOptions) (*process, error) {
-	args := []string{"--log-format", "json", "serve", "--listen", "127.0.0.1:0", "--http", "", "--data-dir", o.dataDir}
+	p, ready, err := begin(o)
+	if err != nil {
+		return nil, err
+	}
+	return p, p.awaitReady(ready)
+}
+
+// begin starts a server. The channel has its address when it is ready.
+func begin(o serveOptions) (*process, <-chan string, error) {
+	args := []string{"--log-format", "json", "serve", "--listen", cmp.Or(o.listen, "127.0.0.1:0"), "--http", o.http, "--data-dir", o.dataDir}
 	if o.checkpointDir != "" {
 		args = append(args, "--checkpoint-dir", o.checkpointDir)
 	}
@@ -129,10 +140,10 @@ func launch(o serveOptions) (*process, error) {
 	p.cmd.Env = append(os.Environ(), o.env...)
 	out, err := p.cmd.StderrPipe()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := p.cmd.Start(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	ready := make(chan string, 1)
 	go func() {
@@ -153,16 +164,20 @@ func launch(o serveOptions) (*process, error) {
 			_, _ = violations.Write([]byte(l)) // never fails
 		}
 	}()
+	return p, ready, nil
+}
+
+func (p *process) awaitReady(ready <-chan string) error {
 	timeout := time.NewTimer(startTimeout)
 	defer timeout.Stop()
 	select {
 	case p.addr = <-ready:
-		return p, nil
+		return nil
 	case <-p.done:
-		return p, fmt.Errorf("server ended before it was ready: %w\n%s", errors.Join(p.err, errEnded), p.log)
+		return fmt.Errorf("server ended before it was ready: %w\n%s", errors.Join(p.err, errEnded), p.log)
 	case <-timeout.C:
 		p.kill()
-		return p, fmt.Errorf("server not ready in %s\n%s", startTimeout, p.log)
+		return fmt.Errorf("server not ready in %s\n%s", startTimeout, p.log)
 	}
 }
 
