@@ -26,6 +26,19 @@ import (
 type Adoption struct {
 	From *Job
 	Kept *plan.Kept
+	// State, when set, is taken instead of that of a job: from a savepoint, or a checkpoint of another server. Its files are local, and its epoch is one of now:
+	// kept operators read no relations.
+	State *checkpoint.JobState
+}
+
+// completed is the state to take over, nil when there is none.
+func (a *Adoption) completed() *checkpoint.JobState {
+	if a.State != nil {
+		return a.State
+	}
+	a.From.mu.Lock()
+	defer a.From.mu.Unlock()
+	return a.From.completed
 }
 
 // adopted is an adoption in a run.
@@ -57,9 +70,7 @@ func (r *run) adopt() bool {
 	}
 	log := r.engine.cfg.Logger
 	for range adoptAttempts {
-		a.From.mu.Lock()
-		from := a.From.completed
-		a.From.mu.Unlock()
+		from := a.completed()
 		if from == nil || from.State == nil {
 			return false
 		}

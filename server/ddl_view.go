@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/streamdb/streamdb/catalog"
+	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/exec"
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/planner"
@@ -197,9 +198,16 @@ func (d *dispatch) createMaterializedView(st *sql.CreateMaterializedView) error 
 	if err != nil {
 		return err
 	}
-	settings, given, background, err := d.viewOptions(st.Options)
+	recovery, rest, err := recoveryOptions(st.Options)
 	if err != nil {
 		return err
+	}
+	settings, given, background, err := d.viewOptions(rest)
+	if err != nil {
+		return err
+	}
+	if recovery != nil && (background || d.ss.tx.explicit || st.OrReplace) {
+		return pgerr.Newf(pgerr.FeatureNotSupported, "a materialized view with %s cannot be created in the background, in a transaction block, or with OR REPLACE", checkpoint.SettingRecoveryPath)
 	}
 	free, err := d.lockSchema()
 	if err != nil {
@@ -231,12 +239,25 @@ func (d *dispatch) createMaterializedView(st *sql.CreateMaterializedView) error 
 		if notices, err = d.planInto(tx.Snapshot(), o, st.Query, st.Columns, opts); err != nil {
 			return err
 		}
+		if recovery != nil {
+			if err := recovery.plan(d, tx.Snapshot(), o); err != nil {
+				return err
+			}
+		}
 		return tx.Add(o)
 	}); err != nil {
 		return err
 	}
 	d.tell(notices)
-	j, err := srv.createJob(o, nil, d.ss.tx.hidden())
+	var adopt *exec.Adoption
+	if recovery != nil {
+		adopt, err = recovery.adoption(d, o)
+		defer recovery.end(d)
+	}
+	var j *exec.Job
+	if err == nil {
+		j, err = srv.createAdopting(o, adopt, d.ss.tx.hidden())
+	}
 	if err != nil {
 		return errors.Join(err, d.ss.update(func(tx *catalog.Tx) error { tx.Remove(o.ID); return nil }))
 	}
@@ -250,6 +271,9 @@ func (d *dispatch) createMaterializedView(st *sql.CreateMaterializedView) error 
 		return d.complete(tag)
 	}
 	err = d.filled(j)
+	if err == nil && recovery != nil {
+		err = recovery.done(d, j)
+	}
 	if err == nil {
 		err = d.ss.update(created(o.ID, o.Name))
 	}

@@ -604,6 +604,10 @@ func (s *Server) createJob(o *catalog.Object, from *checkpoint.JobState, reads m
 		return nil, err
 	}
 	spec.Reads = reads
+	return s.createJobOf(o, spec, from)
+}
+
+func (s *Server) createJobOf(o *catalog.Object, spec *exec.JobSpec, from *checkpoint.JobState) (*exec.Job, error) {
 	j, err := s.engine.CreateJob(*spec, from)
 	if err != nil {
 		return nil, err
