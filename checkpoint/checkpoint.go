@@ -79,10 +79,12 @@ func (b *Barrier) Drains(job uint64) bool { return b.Stops(job) && b.Savepoint.D
 
 // Cut tells what a checkpoint asks for, and of whom.
 type Cut struct {
-	Kind      Kind
-	Jobs      map[uint64]bool // the participants meant; nil: all. It must not change.
-	Full      bool
-	Savepoint *SavepointSpec
+	Kind Kind
+	Jobs map[uint64]bool // the participants meant; nil: all. It must not change.
+	Full bool
+	// Incremental ones build on what is stored also for jobs whose settings say otherwise.
+	Incremental bool
+	Savepoint   *SavepointSpec
 }
 
 // Means reports whether the participant is to cut.
@@ -161,6 +163,7 @@ type JobState struct {
 	Inflight []state.Handle
 
 	refs *stateRefs // where its bytes are; set when it was loaded or published
+	full bool       // nothing of it is taken over from earlier checkpoints
 }
 
 // SubtaskStats are the times and sizes one subtask reports for one checkpoint.

@@ -14,6 +14,7 @@ const (
 	SettingRetained          = "execution.checkpointing.num-retained"
 	SettingTolerableFailures = "execution.checkpointing.tolerable-failed-checkpoints"
 	SettingMaxConcurrent     = "execution.checkpointing.max-concurrent-checkpoints"
+	SettingHistory           = "web.checkpoints.history"
 	SettingGroupWindow       = "execution.checkpointing.group-window"
 )
 
@@ -28,15 +29,25 @@ type Config struct {
 	Retained    int // completed checkpoints kept
 	// TolerableFailures is how many checkpoints in a row a job may fail before it is restarted.
 	TolerableFailures int
-	// MaxConcurrent checkpoints in flight per job; only 1 is supported.
+	// MaxConcurrent checkpoints in flight per job.
 	MaxConcurrent int
+	// History is how many checkpoints of each job are remembered for streamdb.checkpoints.
+	History int
+}
+
+// JobSettings are those of jobs that have none of their own.
+func (c Config) JobSettings() JobSettings {
+	s := DefaultJobSettings()
+	s.Interval, s.BacklogInterval, s.MinPause, s.Timeout = c.Interval, c.Interval, c.MinPause, c.Timeout
+	s.TolerableFailures, s.MaxConcurrent = c.TolerableFailures, c.MaxConcurrent
+	return s
 }
 
 // DefaultConfig is what applies unless set.
 func DefaultConfig() Config {
 	return Config{
 		Interval: 10 * time.Second, Timeout: 10 * time.Minute, GroupWindow: 10 * time.Second,
-		Retained: 1, TolerableFailures: 0, MaxConcurrent: 1,
+		Retained: 1, TolerableFailures: 0, MaxConcurrent: 1, History: 10,
 	}
 }
 
@@ -61,8 +72,10 @@ func (c Config) Validate() error {
 		return bad(SettingRetained, "%d is less than 1", c.Retained)
 	case c.TolerableFailures < 0:
 		return bad(SettingTolerableFailures, "%d is negative", c.TolerableFailures)
-	case c.MaxConcurrent != 1:
-		return bad(SettingMaxConcurrent, "only 1 is supported, got %d", c.MaxConcurrent)
+	case c.MaxConcurrent < 1:
+		return bad(SettingMaxConcurrent, "%d is less than 1", c.MaxConcurrent)
+	case c.History < 0:
+		return bad(SettingHistory, "%d is negative", c.History)
 	}
 	return nil
 }

@@ -58,14 +58,14 @@ func New(cfg Config, store object.Store, env Env) (*Coordinator, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	c := &Coordinator{env: env, config: cfg, stats: newHistory()}
+	c := &Coordinator{env: env, config: cfg, stats: newHistory(cfg.History)}
 	c.box.wake = make(chan struct{}, 1)
 	c.pub = newPublisher(store, env.Holder, env.Log, env.Failpoints)
 	c.pub.scratch = cmp.Or(env.Scratch, os.TempDir())
 	if env.Claim != "" {
 		c.pub.claimID = env.Claim
 	}
-	c.core = newCore(cfg, c.stats)
+	c.core = newCore(cfg, c.stats, rand.Float64)
 	return c, nil
 }
 
@@ -111,8 +111,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	// Servers that start together should not hit a shared store together: the first trigger comes at a random time in the interval.
-	c.dispatch(c.core.start(time.Now(), rand.Float64()), spawn)
+	c.dispatch(c.core.start(time.Now()), spawn)
 	for {
 		timer.Reset(max(0, time.Until(c.core.deadline(time.Now()))))
 		select {
@@ -147,6 +146,10 @@ func (c *Coordinator) dispatch(actions []action, spawn func(func(context.Context
 		next := actions[0]
 		actions = actions[1:]
 		switch a := next.(type) {
+		case actPlan:
+			if spawn != nil {
+				actions = append(actions, c.core.step(time.Now(), evPlan{c.env.Participants()})...)
+			}
 		case actBegin:
 			if spawn != nil {
 				spawn(func(ctx context.Context) event { return c.begin(ctx, a) })
@@ -188,27 +191,16 @@ func (c *Coordinator) dispatch(actions []action, spawn func(func(context.Context
 	}
 }
 
-// begin asks the clock for the epoch of checkpoint a.id and finds out who takes part. It runs in a goroutine.
+// begin asks the clock for the epoch of checkpoint a.id. It runs in a goroutine.
 func (c *Coordinator) begin(ctx context.Context, a actBegin) event {
 	if a.mayBeQuiet && c.env.Clock.Quiet() {
 		return evBegun{id: a.id, quiet: true}
 	}
-	ev := evBegun{id: a.id, savepoint: a.savepoint, cut: Cut{Kind: KindCheckpoint, Savepoint: a.stop}}
+	ev := evBegun{id: a.id}
 	if ev.err = c.pub.reserve(ctx, a.id); ev.err != nil {
 		return ev
 	}
-	ev.participants = c.env.Participants()
-	if a.savepoint != nil {
-		ev.cut = Cut{Kind: KindSavepoint, Savepoint: a.savepoint.savepoint, Full: true}
-		if a.savepoint.jobs != nil {
-			all := map[uint64]Participant{}
-			for _, q := range ev.participants {
-				all[q.ID()] = q
-			}
-			ev.cut.Jobs = closure(all, a.savepoint.jobs)
-		}
-	}
-	if ev.epoch, ev.err = c.env.Clock.BeginCheckpoint(a.id, ev.cut); ev.err != nil {
+	if ev.epoch, ev.err = c.env.Clock.BeginCheckpoint(a.id, a.cut); ev.err != nil {
 		ev.err = fmt.Errorf("begin checkpoint %d: %w", a.id, ev.err)
 		return ev
 	}
@@ -242,9 +234,17 @@ func (c *Coordinator) publish(ctx context.Context, b *batch) event {
 // Trigger makes a checkpoint of the given jobs and of all they read from (nil: of all jobs) and returns its id when it is durable.
 // Jobs that are not running are left out when all are meant, and are an error when named.
 func (c *Coordinator) Trigger(ctx context.Context, jobs []uint64) (uint64, error) {
-	r, err := c.request(ctx, &request{jobs: jobs, done: make(chan reply, 1)})
+	return c.TriggerWith(ctx, TriggerRequest{Jobs: jobs})
+}
+
+// TriggerWith is Trigger with more to say.
+func (c *Coordinator) TriggerWith(ctx context.Context, req TriggerRequest) (uint64, error) {
+	r, err := c.request(ctx, &request{TriggerRequest: req, done: make(chan reply, 1)})
 	return r.id, err
 }
+
+// Refresh tells that participants came, or have other settings: the next trigger follows them.
+func (c *Coordinator) Refresh() { c.box.post(evChanged{}) }
 
 // request hands in req and waits for its answer.
 func (c *Coordinator) request(ctx context.Context, req *request) (reply, error) {
@@ -262,13 +262,13 @@ func (c *Coordinator) request(ctx context.Context, req *request) (reply, error) 
 
 // Request asks for a checkpoint of a job and of all it reads from; nobody waits for it. It never blocks.
 func (c *Coordinator) Request(job uint64) {
-	c.box.post(evRequest{&request{jobs: []uint64{job}, done: make(chan reply, 1)}})
+	c.box.post(evRequest{&request{TriggerRequest: TriggerRequest{Jobs: []uint64{job}, Class: ClassForced}, done: make(chan reply, 1)}})
 }
 
 // FinalCheckpoint makes a last checkpoint of all jobs and stops the periodic ones: for a shutdown in good order.
 func (c *Coordinator) FinalCheckpoint(ctx context.Context) error {
 	c.box.post(evLast{})
-	_, err := c.Trigger(ctx, nil)
+	_, err := c.TriggerWith(ctx, TriggerRequest{Class: ClassForced})
 	return err
 }
 
@@ -316,7 +316,11 @@ func (c *Coordinator) Restart(ctx context.Context, jobs []uint64) (*Manifest, er
 	}
 	select {
 	case err := <-r.done:
-		return c.Latest(), err
+		m := c.Latest()
+		if err == nil {
+			c.stats.restarted(jobs, m)
+		}
+		return m, err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -333,6 +337,9 @@ func (c *Coordinator) Fetch(ctx context.Context, s *JobState, dir string, local 
 
 // Stats returns counts and the history for streamdb.checkpoints.
 func (c *Coordinator) Stats() Stats { return c.stats.snapshot() }
+
+// JobStats returns the statistics of one job's checkpoints.
+func (c *Coordinator) JobStats(job uint64) JobStats { return c.stats.job(job) }
 
 func shuttingDown() error {
 	return pgerr.Newf(pgerr.AdminShutdown, "the checkpoint coordinator is shutting down")

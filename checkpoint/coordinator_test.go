@@ -411,7 +411,7 @@ func TestConfigIsChecked(t *testing.T) {
 		func(c *Config) { c.Timeout = 0 },
 		func(c *Config) { c.Retained = 0 },
 		func(c *Config) { c.TolerableFailures = -1 },
-		func(c *Config) { c.MaxConcurrent = 2 },
+		func(c *Config) { c.MaxConcurrent = 0 },
 		func(c *Config) { c.GroupWindow = -1 },
 	} {
 		cfg := DefaultConfig()

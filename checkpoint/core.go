@@ -1,7 +1,6 @@
 package checkpoint
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,39 +12,53 @@ import (
 // core is the coordinator's state and logic without goroutines, clocks and IO: step takes an event and returns what is to be done.
 // It is owned by one goroutine.
 //
-// A checkpoint id is triggered for every participant that is free; one that is still busy with an earlier id is left out, and so is what
-// reads from it, so that a slow job delays only itself and its readers. Published states of one id may thus come in several batches.
+// Every participant has settings, a time of its next periodic checkpoint and a count of failures of its own. When some are due, or asked for, one
+// checkpoint id begins for them and for all that they read from (core_plan.go). A participant that has as many in flight as it may is left out, and so
+// is what reads from it, so that a slow job delays only itself and its readers. Published states of one id may thus come in several batches.
 //
 //	part: waiting → called → triggered → acked → publishing → done
 //	         └─────────┴──────────┴──────────┴─────────┴──────→ failed
 //
-// Invariants: a participant is in at most one pending checkpoint that it has not finished; a part is published only when every
-// participant it reads from has a part with the same id that is done or in the same batch (the causal rule); only one batch is being
-// published at a time.
+// Invariants: a part takes these edges only and ends once; a part is published only when every participant it reads from has a part with the same id
+// that is done or in the same batch, or a newer one that is done (the causal rule); only one batch is being published at a time; savepoints go beside
+// all that (core_savepoint.go).
 type core struct {
-	cfg   Config
-	stats *history
+	cfg    Config
+	stats  *history
+	random func() float64 // in [0, 1)
 
-	nextID    uint64
-	beginning bool // an actBegin is out
-	pending   []*pendingCheckpoint
-	known     map[uint64]Participant
-	busy      map[uint64]uint64 // participant → the pending id it has not finished
-	requests  []*request
-	restarts  []*restart
-	last      bool // no more periodic triggers
+	nextID   uint64
+	planning bool  // an actPlan is out
+	planned  *plan // an actBegin is out
+	changed  bool  // participants or settings may have
+	pending  []*pendingCheckpoint
+	members  map[uint64]*member
+	requests []*request
+	restarts []*restart
+	last     bool // no more periodic triggers
+	recent   ring // ids that have ended
 
 	publishing *batch
-	// settled: the latest checkpoint left nothing behind, so the next is needed only if something happens.
-	settled        bool
-	nextPeriodic   time.Time
-	lastSuccess    time.Time
-	catalogVersion uint64            // in the newest manifest
-	haveManifest   bool              // there is one
-	entries        map[uint64]bool   // participants with a state in the newest manifest
-	dropped        map[uint64]uint64 // job → first id whose checkpoint does not have it any more
-	failures       map[uint64]int    // counted failures since the last success
-	fatal          error
+	cleaning   int // removals of old checkpoints that are out
+	// A participant whose newest completed checkpoint is not older than quietSince has nothing to write unless something has happened since the newest
+	// checkpoint, at lastEpoch, began.
+	quietSince, lastEpoch uint64
+	catalogVersion        uint64            // in the newest manifest
+	haveManifest          bool              // there is one
+	entries               map[uint64]bool   // participants with a state in the newest manifest
+	dropped               map[uint64]uint64 // job → first id whose checkpoint does not have it any more
+	fatal                 error
+}
+
+// member is what is known of a participant.
+type member struct {
+	p            Participant
+	every, pause time.Duration // what next was planned with
+	next         time.Time     // periodic checkpoint; zero: none
+	triggered    time.Time     // when it last took part in a checkpoint
+	success      time.Time     // when one was last completed
+	done         uint64        // the newest completed one
+	failures     failureCounter
 }
 
 type partState uint8
@@ -60,15 +73,39 @@ const (
 	partFailed                      // will not be published
 )
 
+// edges are the states that may follow each one.
+var edges = [...][]partState{
+	partWaiting:    {partCalled, partFailed},
+	partCalled:     {partTriggered, partAcked, partFailed},
+	partTriggered:  {partAcked, partFailed},
+	partAcked:      {partPublishing, partDone, partFailed},
+	partPublishing: {partDone, partFailed},
+	partDone:       {},
+	partFailed:     {},
+}
+
 type part struct {
-	p      Participant
-	inputs []uint64
-	state  partState
-	ack    *JobState
-	err    error
+	p        Participant
+	inputs   []uint64
+	settings JobSettings
+	deadline time.Time
+	full     bool // it is not to build on what is stored
+	state    partState
+	ack      *JobState
+	err      error
+}
+
+// to takes an edge. Another one is a bug of the coordinator.
+func (p *part) to(s partState) {
+	if !slices.Contains(edges[p.state], s) {
+		panic(fmt.Sprintf("checkpoint part of %q: %d → %d", p.p.Name(), p.state, s))
+	}
+	p.state = s
 }
 
 func (p *part) open() bool { return p.state <= partTriggered }
+
+func (p *part) ended() bool { return p.state >= partDone }
 
 type pendingCheckpoint struct {
 	id, epoch      uint64
@@ -82,7 +119,6 @@ type pendingCheckpoint struct {
 	cut            Cut
 	savepoint      *request // who asked for it, when it is one
 	forced         bool     // somebody asked for it: unchanged jobs are shown too
-	partial        bool     // somebody was left out
 }
 
 // batch is a set of job states to be published together, with what belongs to the same instant.
@@ -98,31 +134,10 @@ type batch struct {
 	parts          map[*pendingCheckpoint][]uint64
 }
 
-// request is a CHECKPOINT statement: done when every job it means is covered by a checkpoint triggered after it was made; or a savepoint, which has an id
-// of its own.
-type request struct {
-	jobs      []uint64 // nil: all
-	savepoint *SavepointSpec
-	stop      *SavepointSpec // of a checkpoint with which the jobs end
-	begun     bool
-	retry     bool            // some job that was busy is free now
-	blockers  map[uint64]bool // who was busy when the last checkpoint for it began
-	remaining map[uint64]bool // not covered yet
-	from      uint64          // ids from here on count
-	id        uint64
-	done      chan reply // capacity 1
-}
-
 // restart is a job runtime that waits to know what its jobs restart from.
 type restart struct {
 	jobs []uint64
 	done chan error // capacity 1
-}
-
-type reply struct {
-	id, epoch uint64
-	path      string // of a savepoint
-	err       error
 }
 
 type event interface{ isEvent() }
@@ -132,11 +147,10 @@ type (
 	evRequest struct{ r *request }
 	evCancel  struct{ r *request }
 	evLast    struct{}
+	evChanged struct{}
+	evPlan    struct{ participants []Participant }
 	evBegun   struct {
 		id, epoch      uint64
-		cut            Cut
-		savepoint      *request
-		participants   []Participant
 		catalogVersion uint64
 		catalog        []byte
 		quiet          bool
@@ -172,6 +186,8 @@ func (evTick) isEvent()      {}
 func (evRequest) isEvent()   {}
 func (evCancel) isEvent()    {}
 func (evLast) isEvent()      {}
+func (evChanged) isEvent()   {}
+func (evPlan) isEvent()      {}
 func (evBegun) isEvent()     {}
 func (evTriggered) isEvent() {}
 func (evAck) isEvent()       {}
@@ -187,16 +203,19 @@ func (evCollected) isEvent() {}
 type action interface{ isAction() }
 
 type (
+	// actPlan asks who takes part; evPlan follows.
+	actPlan struct{}
+	// actBegin asks for an epoch; evBegun follows.
 	actBegin struct {
 		id         uint64
+		cut        Cut
 		mayBeQuiet bool
-		savepoint  *request // nil: a checkpoint
-		stop       *SavepointSpec
 	}
 	actTrigger struct {
 		participant Participant
 		barrier     Barrier
 	}
+	// actPublish makes a batch durable; evPublished follows, and when it succeeded evCollected.
 	actPublish struct{ batch *batch }
 	// actSavepoint writes a savepoint; evSavepoint follows.
 	actSavepoint struct {
@@ -230,6 +249,7 @@ type (
 	}
 )
 
+func (actPlan) isAction()      {}
 func (actBegin) isAction()     {}
 func (actTrigger) isAction()   {}
 func (actPublish) isAction()   {}
@@ -249,16 +269,16 @@ const (
 	savepoint         // written as a savepoint, which is not what anybody restarts from
 )
 
-func newCore(cfg Config, stats *history) *core {
+func newCore(cfg Config, stats *history, random func() float64) *core {
 	return &core{
-		cfg: cfg, stats: stats, nextID: 1,
-		known: map[uint64]Participant{}, busy: map[uint64]uint64{}, entries: map[uint64]bool{}, dropped: map[uint64]uint64{}, failures: map[uint64]int{},
+		cfg: cfg, stats: stats, random: random, nextID: 1, quietSince: 1,
+		members: map[uint64]*member{}, entries: map[uint64]bool{}, dropped: map[uint64]uint64{},
 	}
 }
 
 // restore takes over what is durable; next is the first id that was never given out.
 func (c *core) restore(m *Manifest, next uint64) {
-	c.nextID = next
+	c.nextID, c.quietSince = next, next
 	if m == nil {
 		return
 	}
@@ -270,17 +290,10 @@ func (c *core) restore(m *Manifest, next uint64) {
 	c.stats.restored(m)
 }
 
-// start plans the first periodic checkpoint: at a random time between the minimum pause and the interval.
-func (c *core) start(now time.Time, random float64) []action {
-	c.planPeriodic(now.Add(c.cfg.MinPause + time.Duration(random*float64(max(0, c.cfg.Interval-c.cfg.MinPause)))))
+// start looks at who is there.
+func (c *core) start(now time.Time) []action {
+	c.changed = true
 	return c.advance(now, nil)
-}
-
-func (c *core) planPeriodic(at time.Time) {
-	c.nextPeriodic = at
-	if earliest := c.lastSuccess.Add(c.cfg.MinPause); !c.lastSuccess.IsZero() && at.Before(earliest) {
-		c.nextPeriodic = earliest
-	}
 }
 
 // farFuture stands for no deadline.
@@ -290,25 +303,27 @@ const farFuture = 24 * time.Hour
 func (c *core) deadline(now time.Time) time.Time {
 	d := now.Add(farFuture)
 	earlier := func(t time.Time) {
-		if t.Before(d) {
+		if !t.IsZero() && t.Before(d) {
 			d = t
 		}
 	}
-	if c.periodic() && !c.beginning {
-		earlier(c.nextPeriodic)
+	if !c.last && !c.planning && c.planned == nil && !c.held() {
+		for _, m := range c.members {
+			earlier(m.next)
+		}
 	}
 	for _, p := range c.pending {
-		if p.anyOpen() {
-			earlier(p.triggered.Add(c.cfg.Timeout))
-			if p.savepoint == nil && c.publishing == nil && !p.firstAck.IsZero() && len(c.ready(p)) > 0 {
-				earlier(p.firstAck.Add(c.cfg.GroupWindow))
+		for _, q := range p.parts {
+			if q.open() {
+				earlier(q.deadline)
 			}
+		}
+		if p.savepoint == nil && c.publishing == nil && !p.firstAck.IsZero() && p.anyOpen() && len(c.ready(p)) > 0 {
+			earlier(p.firstAck.Add(c.cfg.GroupWindow))
 		}
 	}
 	return d
 }
-
-func (c *core) periodic() bool { return c.cfg.Interval > 0 && !c.last }
 
 func (p *pendingCheckpoint) anyOpen() bool {
 	for _, part := range p.parts {
@@ -326,21 +341,21 @@ func (c *core) step(now time.Time, ev event) []action {
 	case evTick:
 		acts = c.expire(now, acts)
 	case evRequest:
-		e.r.from = c.nextID
-		c.requests = append(c.requests, e.r)
-		if len(c.requests) > maxRequests {
-			acts = c.finish(e.r, reply{err: pgerr.Newf(pgerr.ConfigurationLimitExceeded, "more than %d checkpoint requests are waiting", maxRequests)}, acts)
-		}
+		acts = c.enqueue(now, e.r, acts)
 	case evCancel:
 		c.requests = slices.DeleteFunc(c.requests, func(r *request) bool { return r == e.r })
 	case evLast:
 		c.last = true
+	case evChanged:
+		c.changed = true
+	case evPlan:
+		acts = c.plan(now, e.participants, acts)
 	case evBegun:
 		acts = c.begun(now, e, acts)
 	case evTriggered:
 		acts = c.triggered(now, e, acts)
 	case evAck:
-		acts = c.ack(now, e.s, acts)
+		_, acts = c.ack(now, e.s, acts)
 	case evDecline:
 		acts = c.decline(now, e, acts)
 	case evPublished:
@@ -350,19 +365,17 @@ func (c *core) step(now time.Time, ev event) []action {
 	case evRestart:
 		c.restarts = append(c.restarts, e.r)
 		for _, job := range e.r.jobs {
-			acts = c.failOpen(now, job, fmt.Errorf("%w: it is restarting", ErrNotRunning), acts)
+			acts = c.failOpen(now, job, Failed(JobFailoverRegion, fmt.Errorf("%w: it is restarting", ErrNotRunning)), acts)
 		}
 	case evDrop:
 		c.drop(e.job)
 		c.stats.forget(e.job)
-		acts = c.failOpen(now, e.job, fmt.Errorf("%w: it was dropped", ErrNotRunning), acts)
+		acts = c.failOpen(now, e.job, Failed(CheckpointCoordinatorSuspend, fmt.Errorf("%w: it was dropped", ErrNotRunning)), acts)
 	case evConfig:
-		if e.cfg.Interval != c.cfg.Interval || e.cfg.MinPause != c.cfg.MinPause {
-			c.cfg = e.cfg
-			c.planPeriodic(now.Add(c.cfg.Interval))
-		}
-		c.cfg = e.cfg
+		c.cfg, c.changed = e.cfg, true
+		c.stats.resize(e.cfg.History)
 	case evCollected:
+		c.cleaning--
 		if e.err != nil {
 			acts = append(acts, actLog{msg: "removing old checkpoints failed, will be tried again", err: e.err})
 		}
@@ -374,267 +387,23 @@ func (c *core) step(now time.Time, ev event) []action {
 	return c.advance(now, acts)
 }
 
-// maxRequests bounds the CHECKPOINT statements that wait.
-const maxRequests = 1000
-
 // advance begins, publishes and forgets what can be now.
 func (c *core) advance(now time.Time, acts []action) []action {
 	if c.fatal != nil {
 		return acts
 	}
-	acts = c.settle(now, acts)
+	acts = c.settle(acts)
 	acts = c.answerRestarts(acts)
 	acts = c.writeSavepoints(acts)
 	acts = c.publish(now, acts)
-	if c.beginning {
+	if c.planning || c.planned != nil {
 		return acts
 	}
-	if i := slices.IndexFunc(c.requests, func(r *request) bool { return r.savepoint != nil && !r.begun }); i >= 0 {
-		c.beginning = true
-		return append(acts, actBegin{id: c.nextID, savepoint: c.requests[i]})
-	}
-	begins := func(r *request) bool { return r.savepoint == nil && (!r.begun || r.retry) }
-	wanted := slices.ContainsFunc(c.requests, begins)
-	due := c.periodic() && !now.Before(c.nextPeriodic)
-	if wanted || due {
-		c.beginning = true
-		begin := actBegin{id: c.nextID, mayBeQuiet: !wanted && c.settled && len(c.pending) == 0 && len(c.dropped) == 0}
-		if i := slices.IndexFunc(c.requests, func(r *request) bool { return r.stop != nil && begins(r) }); i >= 0 {
-			begin.stop = c.requests[i].stop
-		}
-		acts = append(acts, begin)
+	if c.changed || c.asked() || c.anyDue(now) {
+		c.planning = true
+		acts = append(acts, actPlan{})
 	}
 	return acts
-}
-
-// begun triggers the participants that can take part in the checkpoint that has begun.
-func (c *core) begun(now time.Time, e evBegun, acts []action) []action {
-	c.beginning = false
-	if e.savepoint != nil {
-		return c.begunSavepoint(now, e, acts)
-	}
-	c.planPeriodic(now.Add(c.cfg.Interval))
-	if e.quiet {
-		return acts
-	}
-	c.nextID = e.id + 1
-	if e.err != nil {
-		if errors.Is(e.err, ErrFenced) {
-			c.fatal = e.err
-		}
-		for _, r := range slices.Clone(c.requests) {
-			if r.from <= e.id && r.savepoint == nil {
-				acts = c.finish(r, reply{err: e.err}, acts)
-			}
-		}
-		return append(acts, actLog{id: e.id, msg: "checkpoint could not begin", err: e.err})
-	}
-	c.settled = false
-	p := &pendingCheckpoint{
-		id: e.id, epoch: e.epoch, cut: e.cut, triggered: now, parts: map[uint64]*part{},
-		catalogVersion: e.catalogVersion, catalog: e.catalog,
-	}
-	if c.haveManifest && e.catalogVersion == c.catalogVersion || e.catalog == nil {
-		p.catalogDone = true
-	}
-	all := map[uint64]Participant{}
-	for _, q := range e.participants {
-		all[q.ID()] = q
-		c.known[q.ID()] = q
-	}
-	left := c.leftOut(all, c.wantedJobs(e, all))
-	for id, q := range all {
-		if left[id] == nil {
-			p.parts[id] = &part{p: q, inputs: q.Inputs()}
-		}
-	}
-	p.partial = len(p.parts) < len(all)
-	p.order = triggerOrder(p.parts)
-	for _, r := range slices.Clone(c.requests) {
-		if r.from <= e.id && r.savepoint == nil {
-			p.forced = true
-			acts = c.beginRequest(r, p, all, left, acts)
-		}
-	}
-	c.pending = append(c.pending, p)
-	for id := range p.parts {
-		c.busy[id] = p.id
-		c.stats.begin(p, p.parts[id])
-	}
-	return c.triggerReady(p, acts)
-}
-
-// closure is the given jobs and all they read from.
-func closure(all map[uint64]Participant, jobs []uint64) map[uint64]bool {
-	want := map[uint64]bool{}
-	var add func(id uint64)
-	add = func(id uint64) {
-		if want[id] || all[id] == nil {
-			return
-		}
-		want[id] = true
-		for _, in := range all[id].Inputs() {
-			add(in)
-		}
-	}
-	for _, id := range jobs {
-		add(id)
-	}
-	return want
-}
-
-// wantedJobs tells which jobs the checkpoint is for: nil for all, or the closure of what requests name when nothing else is due.
-func (c *core) wantedJobs(e evBegun, all map[uint64]Participant) map[uint64]bool {
-	var jobs []uint64
-	n := 0
-	for _, r := range c.requests {
-		if r.from > e.id || r.savepoint != nil {
-			continue
-		}
-		if r.jobs == nil {
-			return nil
-		}
-		n++
-		jobs = append(jobs, r.jobs...)
-	}
-	if n == 0 {
-		return nil
-	}
-	return closure(all, jobs)
-}
-
-// leftOut tells which participants cannot take part, and why: busy ones, not wanted ones, and those that read from such.
-func (c *core) leftOut(all map[uint64]Participant, want map[uint64]bool) map[uint64]error {
-	left := map[uint64]error{}
-	for id, q := range all {
-		switch {
-		case want != nil && !want[id]:
-			left[id] = errNotWanted
-		case c.busy[id] != 0:
-			left[id] = errBusy
-		default:
-			for _, in := range q.Inputs() {
-				if all[in] == nil {
-					left[id] = fmt.Errorf("reads from relation %d, which takes no part in checkpoints", in)
-				}
-			}
-		}
-	}
-	for changed := true; changed; {
-		changed = false
-		for id, q := range all {
-			for _, in := range q.Inputs() {
-				if left[id] == nil && left[in] != nil {
-					left[id] = left[in]
-					changed = true
-				}
-			}
-		}
-	}
-	return left
-}
-
-var (
-	errNotWanted = errors.New("not asked for")
-	errBusy      = errors.New("busy with an earlier checkpoint")
-)
-
-// beginRequest notes which jobs a request waits for now that checkpoint p has begun.
-func (c *core) beginRequest(r *request, p *pendingCheckpoint, all map[uint64]Participant, left map[uint64]error, acts []action) []action {
-	r.retry = false
-	if !r.begun {
-		r.begun = true
-		r.remaining = map[uint64]bool{}
-		for _, id := range r.jobs {
-			r.remaining[id] = true
-		}
-		if r.jobs == nil {
-			for id := range all {
-				r.remaining[id] = true
-			}
-		}
-	}
-	r.id = p.id
-	r.blockers = map[uint64]bool{}
-	for id := range c.busy {
-		r.blockers[id] = true
-	}
-	for id := range r.remaining {
-		why := left[id]
-		if all[id] == nil {
-			why = ErrNotRunning
-		}
-		if why != nil && !errors.Is(why, errBusy) {
-			if r.jobs != nil {
-				return c.finish(r, reply{err: notPossible(id, why)}, acts)
-			}
-			delete(r.remaining, id)
-		}
-	}
-	return acts
-}
-
-func notPossible(job uint64, why error) error {
-	return pgerr.Wrap(pgerr.ObjectNotInPrerequisiteState, why, "job %d cannot take part in a checkpoint", job)
-}
-
-// triggerOrder sorts participants so that each comes after what it reads from.
-func triggerOrder(parts map[uint64]*part) []uint64 {
-	depth := map[uint64]int{}
-	var visit func(id uint64, limit int) int
-	visit = func(id uint64, limit int) int {
-		if d, ok := depth[id]; ok || limit == 0 {
-			return d
-		}
-		d := 0
-		for _, in := range parts[id].inputs {
-			if parts[in] != nil {
-				d = max(d, visit(in, limit-1)+1)
-			}
-		}
-		depth[id] = d
-		return d
-	}
-	order := make([]uint64, 0, len(parts))
-	for id := range parts {
-		visit(id, len(parts))
-		order = append(order, id)
-	}
-	slices.SortFunc(order, func(a, b uint64) int { return cmp.Or(cmp.Compare(depth[a], depth[b]), cmp.Compare(a, b)) })
-	return order
-}
-
-// triggerReady triggers the waiting parts whose inputs all have been.
-func (c *core) triggerReady(p *pendingCheckpoint, acts []action) []action {
-	for _, id := range p.order {
-		part := p.parts[id]
-		if part.state != partWaiting {
-			continue
-		}
-		ready := true
-		for _, in := range part.inputs {
-			ready = ready && p.parts[in] != nil && p.parts[in].state > partCalled
-		}
-		if ready {
-			part.state = partCalled
-			acts = append(acts, actTrigger{part.p, p.cut.Barrier(p.id, p.epoch, p.triggered, part.p.Settings())})
-		}
-	}
-	return acts
-}
-
-func (c *core) triggered(now time.Time, e evTriggered, acts []action) []action {
-	p := c.find(e.id)
-	if p == nil {
-		return acts
-	}
-	if e.err != nil {
-		return c.fail(now, p, e.job, e.err, acts)
-	}
-	if part := p.parts[e.job]; part.state == partCalled {
-		part.state = partTriggered
-	}
-	return c.triggerReady(p, acts)
 }
 
 func (c *core) find(id uint64) *pendingCheckpoint {
@@ -644,4 +413,66 @@ func (c *core) find(id uint64) *pendingCheckpoint {
 		}
 	}
 	return nil
+}
+
+// inFlight counts the checkpoints that a participant has not ended its part of.
+func (c *core) inFlight(job uint64) int {
+	n := 0
+	for _, p := range c.pending {
+		if q := p.parts[job]; q != nil && p.savepoint == nil && !q.ended() {
+			n++
+		}
+	}
+	return n
+}
+
+// drop removes a job from the checkpoints that begin from now on; those that have begun still hold a catalog that knows it.
+func (c *core) drop(job uint64) {
+	c.dropped[job] = c.nextID
+	delete(c.members, job)
+}
+
+// ring remembers the ids that ended last, so that what comes late for them is known for what it is.
+type ring struct {
+	ids [16]uint64
+	at  int
+}
+
+func (r *ring) add(id uint64) {
+	r.ids[r.at] = id
+	r.at = (r.at + 1) % len(r.ids)
+}
+
+func (r *ring) has(id uint64) bool { return slices.Contains(r.ids[:], id) }
+
+// stop ends everything with err. What is being published stays undecided: its outcome is in HEAD.
+func (c *core) stop(now time.Time, err error) []action {
+	if !errors.Is(err, ErrFenced) {
+		err = Failed(CheckpointCoordinatorShutdown, err)
+	}
+	var acts []action
+	for _, p := range c.pending {
+		for _, id := range p.order {
+			if q := p.parts[id]; !q.ended() && (q.state != partPublishing || p.savepoint != nil) {
+				if q.state != partWaiting && q.state != partCalled {
+					acts = append(acts, actNotify{participant: q.p, id: p.id})
+				}
+				q.to(partFailed)
+				q.err = err
+				c.stats.failed(now, p, q)
+			}
+		}
+	}
+	for _, r := range slices.Clone(c.requests) {
+		acts = c.finish(r, reply{err: err}, acts)
+	}
+	for _, r := range c.restarts {
+		acts = append(acts, actRestart{restart: r, err: err})
+	}
+	c.restarts = nil
+	c.last = true
+	if c.fatal == nil {
+		c.fatal = pgerr.Newf(pgerr.AdminShutdown, "the checkpoint coordinator has stopped")
+	}
+	return acts
 }

@@ -5,26 +5,29 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/streamdb/streamdb/internal/pgerr"
 )
 
 // errBlocked: what the job reads from did not complete the same checkpoint.
 var errBlocked = errors.New("a relation it reads from did not complete the checkpoint")
 
-// errExpired: no answer within the timeout.
-var errExpired = errors.New("checkpoint expired before completing")
+// errSubsumed: a newer one was completed first.
+var errSubsumed = errors.New("a newer checkpoint was completed")
 
-// errNotPublished: the store failed. Not the job's fault, so not counted against it.
+// errNotPublished: the store failed.
 var errNotPublished = errors.New("publishing the checkpoint failed")
 
-// counted tells whether a failure counts towards TolerableFailures.
-func counted(err error) bool {
-	return !errors.Is(err, ErrNotRunning) && !errors.Is(err, errBlocked) && !errors.Is(err, errNotPublished)
-}
+// ackResult is what became of an acknowledgement.
+type ackResult uint8
+
+const (
+	ackSuccess   ackResult = iota
+	ackDuplicate           // it was there already
+	ackDiscarded           // of a checkpoint that has ended, or of a part that was given up: the state is let go
+	ackUnknown             // of a checkpoint nobody knows: the same
+)
 
 // ack takes in a participant's state. A late one, of a checkpoint given up, is answered so that the participant lets its files go.
-func (c *core) ack(now time.Time, s *JobState, acts []action) []action {
+func (c *core) ack(now time.Time, s *JobState, acts []action) (ackResult, []action) {
 	p := c.find(s.Checkpoint)
 	var q *part
 	if p != nil {
@@ -32,23 +35,29 @@ func (c *core) ack(now time.Time, s *JobState, acts []action) []action {
 	}
 	switch {
 	case q == nil || q.state == partFailed:
-		if known := c.known[s.Job]; known != nil {
-			acts = append(acts, actNotify{participant: known, id: s.Checkpoint})
+		if m := c.members[s.Job]; m != nil {
+			acts = append(acts, actNotify{participant: m.p, id: s.Checkpoint})
 		}
-		return acts
+		if q != nil || c.recent.has(s.Checkpoint) {
+			return ackDiscarded, acts
+		}
+		return ackUnknown, acts
 	case !q.open():
-		return acts
+		return ackDuplicate, acts
+	case s.Unchanged && p.cut.Full:
+		return ackDiscarded, c.fail(now, p, s.Job, errors.New("it has not handed in its state"), acts)
 	}
-	s.Epoch, s.Name, s.Inputs = p.epoch, q.p.Name(), q.inputs
+	s.Epoch, s.Name, s.Inputs, s.full = p.epoch, q.p.Name(), q.inputs, q.full
 	if s.Unchanged && !c.entries[s.Job] {
 		s.Unchanged = false // nothing durable to be equal to
 	}
-	q.state, q.ack = partAcked, s
+	q.to(partAcked)
+	q.ack = s
 	if p.firstAck.IsZero() {
 		p.firstAck = now
 	}
-	c.stats.acknowledged(p, q)
-	return acts
+	c.stats.acknowledged(now, p, q)
+	return ackSuccess, acts
 }
 
 func (c *core) decline(now time.Time, e evDecline, acts []action) []action {
@@ -65,13 +74,15 @@ func (c *core) fail(now time.Time, p *pendingCheckpoint, job uint64, err error, 
 	if q.state >= partPublishing {
 		return acts
 	}
-	expired := errors.Is(err, errExpired) || errors.Is(err, errBlocked)
-	if q.state == partAcked || expired && q.state == partTriggered {
+	if q.state == partAcked || q.state == partTriggered && (errors.Is(err, errBlocked) || errors.Is(err, errSubsumed) || ReasonOf(err) == CheckpointExpired) {
 		acts = append(acts, actNotify{participant: q.p, id: p.id})
 	}
 	acts = c.failed(now, p, q, err, acts)
-	if p.savepoint != nil {
+	switch {
+	case p.savepoint != nil:
 		return c.failSavepoint(now, p, q, err, acts)
+	case errors.Is(err, errSubsumed):
+		return acts // what reads from it has seen no more than is durable now
 	}
 	return c.failReaders(now, p, job, err, acts)
 }
@@ -79,7 +90,8 @@ func (c *core) fail(now time.Time, p *pendingCheckpoint, job uint64, err error, 
 func (c *core) failReaders(now time.Time, p *pendingCheckpoint, job uint64, err error, acts []action) []action {
 	for _, id := range p.order {
 		if r := p.parts[id]; r.state < partPublishing && slices.Contains(r.inputs, job) {
-			acts = c.fail(now, p, id, fmt.Errorf("%w (%s): %w", errBlocked, p.parts[job].p.Name(), err), acts)
+			blocked := fmt.Errorf("%w (%s): %w", errBlocked, p.parts[job].p.Name(), err)
+			acts = c.fail(now, p, id, Failed(CheckpointDeclinedOnCancellationBarrier, blocked), acts)
 		}
 	}
 	return acts
@@ -88,70 +100,50 @@ func (c *core) failReaders(now time.Time, p *pendingCheckpoint, job uint64, err 
 // failed records that a part will not be published.
 func (c *core) failed(now time.Time, p *pendingCheckpoint, q *part, err error, acts []action) []action {
 	job := q.p.ID()
-	q.state, q.err = partFailed, err
+	q.to(partFailed)
+	q.err = err
 	c.stats.failed(now, p, q)
-	if counted(err) && p.savepoint == nil {
-		c.failures[job]++
-		acts = append(acts, actLog{id: p.id, job: q.p.Name(), msg: "checkpoint failed", err: err})
-		if c.failures[job] > c.cfg.TolerableFailures {
-			c.failures[job] = 0
-			acts = append(acts, actFailJob{job: job, err: fmt.Errorf("checkpoint %d failed more often than %s allows: %w", p.id, SettingTolerableFailures, err)})
+	c.freed(job)
+	if p.savepoint != nil {
+		return acts // whoever asked is told; the job goes on
+	}
+	if m := c.members[job]; m != nil {
+		if n := m.failures.failed(p.id, ReasonOf(err)); n > 0 {
+			acts = append(acts, actLog{id: p.id, job: q.p.Name(), msg: "checkpoint failed", err: err})
+			if n > 1 && m.every > 0 {
+				m.next = now.Add(m.every * time.Duration(min(1<<min(n-1, 8), backoffMax)))
+				m.pauses()
+			}
+			if n > m.p.Settings().TolerableFailures {
+				clear(m.failures.ids)
+				acts = append(acts, actFailJob{job: job, err: fmt.Errorf("checkpoint %d failed more often than %s allows: %w", p.id, SettingTolerableFailures, err)})
+			}
 		}
 	}
-	c.freed(p, job)
-	for _, r := range slices.Clone(c.requests) {
-		if r.from > p.id || !r.remaining[job] || p.savepoint != nil {
-			continue
-		}
-		if r.jobs == nil && errors.Is(err, ErrNotRunning) {
-			delete(r.remaining, job)
-			continue
-		}
-		if errors.Is(err, ErrNotRunning) {
-			err = notPossible(job, err)
-		}
-		acts = c.finish(r, reply{err: fmt.Errorf("checkpoint %d of %q: %w", p.id, q.p.Name(), err)}, acts)
-	}
-	return acts
+	return c.failRequests(p, q, err, acts)
 }
 
-// done records that a part is durable.
+// done records that a part is durable. Older ones of the same participant have lost their use.
 func (c *core) done(now time.Time, p *pendingCheckpoint, q *part, uploaded int64, notify bool, acts []action) []action {
 	job := q.p.ID()
-	q.state = partDone
-	c.failures[job] = 0
+	q.to(partDone)
 	c.stats.completed(now, p, q, uploaded)
 	if notify {
 		acts = append(acts, actNotify{participant: q.p, id: p.id, outcome: complete})
 	}
-	c.freed(p, job)
-	for _, r := range slices.Clone(c.requests) {
-		if r.from <= p.id && r.remaining[job] {
-			delete(r.remaining, job)
+	if m := c.members[job]; m != nil {
+		m.success, m.done = now, max(m.done, p.id)
+		m.failures.succeeded(p.id)
+		m.pauses()
+	}
+	c.freed(job)
+	c.covered(job, p.id)
+	for _, old := range c.pending {
+		if o := old.parts[job]; o != nil && old.id < p.id && old.savepoint == nil && o.state < partPublishing {
+			acts = c.fail(now, old, job, Failed(CheckpointSubsumed, fmt.Errorf("%w: %d", errSubsumed, p.id)), acts)
 		}
 	}
 	return acts
-}
-
-// freed lets a participant take part in the next checkpoint.
-func (c *core) freed(p *pendingCheckpoint, job uint64) {
-	if c.busy[job] == p.id {
-		delete(c.busy, job)
-	}
-	for _, r := range c.requests {
-		if r.blockers[job] {
-			r.retry = true
-		}
-	}
-}
-
-// finish answers a request.
-func (c *core) finish(r *request, with reply, acts []action) []action {
-	n := len(c.requests)
-	if c.requests = slices.DeleteFunc(c.requests, func(x *request) bool { return x == r }); len(c.requests) == n {
-		return acts // cancelled
-	}
-	return append(acts, actReply{request: r, reply: with})
 }
 
 // failOpen gives up whatever a job has in flight.
@@ -180,26 +172,12 @@ func (c *core) answerRestarts(acts []action) []action {
 	return acts
 }
 
-// drop removes a job from the checkpoints that begin from now on; those that have begun still hold a catalog that knows it.
-func (c *core) drop(job uint64) {
-	from := c.nextID
-	if c.beginning {
-		from++
-	}
-	c.dropped[job] = from
-	delete(c.failures, job)
-	delete(c.known, job)
-}
-
 // expire gives up the participants that have not answered in time.
 func (c *core) expire(now time.Time, acts []action) []action {
 	for _, p := range c.pending {
-		if now.Before(p.triggered.Add(c.cfg.Timeout)) {
-			continue
-		}
 		for _, id := range p.order {
-			if p.parts[id].open() {
-				acts = c.fail(now, p, id, fmt.Errorf("%w: no answer within %v", errExpired, c.cfg.Timeout), acts)
+			if q := p.parts[id]; q.open() && !now.Before(q.deadline) {
+				acts = c.fail(now, p, id, Failed(CheckpointExpired, fmt.Errorf("checkpoint expired before completing: no answer within %v", q.settings.Timeout)), acts)
 			}
 		}
 	}
@@ -217,10 +195,10 @@ func (c *core) ready(p *pendingCheckpoint) []uint64 {
 		for _, in := range q.inputs {
 			good = good && ok[in]
 		}
-		ok[id] = good
 		if good && q.state == partAcked {
 			ids = append(ids, id)
 		}
+		ok[id] = good || c.members[id] != nil && c.members[id].done >= p.id
 	}
 	return ids
 }
@@ -230,27 +208,41 @@ func (c *core) publish(now time.Time, acts []action) []action {
 	if c.publishing != nil {
 		return acts
 	}
-	b := &batch{parts: map[*pendingCheckpoint][]uint64{}}
+	ready := map[*pendingCheckpoint][]uint64{}
+	newest := map[uint64]uint64{} // participant → the checkpoint to be published of it
 	for _, p := range c.pending {
 		if p.savepoint != nil {
 			continue
 		}
 		ids := c.ready(p)
 		open := p.anyOpen()
-		if open && (p.firstAck.IsZero() || now.Before(p.firstAck.Add(c.cfg.GroupWindow))) || open && len(ids) == 0 {
+		if open && (len(ids) == 0 || p.firstAck.IsZero() || now.Before(p.firstAck.Add(c.cfg.GroupWindow))) {
 			continue
 		}
-		if len(ids) == 0 && p.catalogDone {
+		if len(ids) > 0 || !p.catalogDone {
+			ready[p] = ids
+		}
+		for _, id := range ids {
+			newest[id] = p.id
+		}
+	}
+	b := &batch{parts: map[*pendingCheckpoint][]uint64{}}
+	for _, p := range c.pending {
+		ids, ok := ready[p]
+		if !ok {
 			continue
 		}
-		c.collect(p, ids, b)
+		ids = slices.DeleteFunc(ids, func(id uint64) bool { return newest[id] != p.id }) // the newer one makes it superfluous
+		if len(ids) > 0 || !p.catalogDone {
+			c.collect(p, ids, b)
+		}
 	}
 	if len(b.parts) == 0 {
 		return acts
 	}
 	for job, from := range c.dropped {
 		switch {
-		case !c.entries[job] && c.busy[job] == 0:
+		case !c.entries[job] && c.inFlight(job) == 0:
 			delete(c.dropped, job)
 		case from <= b.id:
 			b.drop = append(b.drop, job)
@@ -263,13 +255,13 @@ func (c *core) publish(now time.Time, acts []action) []action {
 				acts = c.done(now, p, p.parts[id], 0, true, acts)
 			}
 			p.firstAck = time.Time{}
-			c.lastSuccess = now
 		}
-		return c.settle(now, acts)
+		return c.settle(acts)
 	}
 	for p, ids := range b.parts {
 		for _, id := range ids {
-			p.parts[id].state = partPublishing
+			p.parts[id].to(partPublishing)
+			c.stats.publishing(now, p, p.parts[id])
 		}
 		p.firstAck = time.Time{}
 	}
@@ -310,21 +302,19 @@ func (c *core) published(now time.Time, e evPublished, acts []action) []action {
 			for _, id := range ids {
 				q := p.parts[id]
 				acts = append(acts, actNotify{participant: q.p, id: p.id})
-				acts = c.failed(now, p, q, fmt.Errorf("%w: %w", errNotPublished, e.err), acts)
+				acts = c.failed(now, p, q, Failed(FinalizeCheckpointFailure, fmt.Errorf("%w: %w", errNotPublished, e.err)), acts)
 				acts = c.failReaders(now, p, id, errNotPublished, acts)
 			}
-			p.partial = true
 			for _, r := range slices.Clone(c.requests) {
-				if r.begun && r.id == p.id {
-					acts = c.finish(r, reply{err: fmt.Errorf("checkpoint %d: %w: %w", p.id, errNotPublished, e.err)}, acts)
+				if r.begun && r.id == p.id && r.savepoint == nil {
+					acts = c.finish(r, reply{err: Failed(FinalizeCheckpointFailure, fmt.Errorf("checkpoint %d: %w: %w", p.id, errNotPublished, e.err))}, acts)
 				}
 			}
 		}
 		return acts
 	}
-	c.lastSuccess = now
+	c.cleaning++
 	c.haveManifest = true
-	c.planPeriodic(c.nextPeriodic)
 	if b.catalog != nil {
 		c.catalogVersion = b.catalogVersion
 	}
@@ -346,53 +336,23 @@ func (c *core) published(now time.Time, e evPublished, acts []action) []action {
 }
 
 // settle forgets checkpoints that are over and answers the requests they cover.
-func (c *core) settle(now time.Time, acts []action) []action {
+func (c *core) settle(acts []action) []action {
 	c.pending = slices.DeleteFunc(c.pending, func(p *pendingCheckpoint) bool {
-		complete := !p.partial
 		for _, q := range p.parts {
-			if q.state != partDone && q.state != partFailed {
+			if !q.ended() {
 				return false
 			}
-			complete = complete && q.state == partDone
 		}
 		if !p.catalogDone || c.publishing != nil && c.publishing.parts[p] != nil {
 			return false
 		}
-		if p.id == c.nextID-1 && p.savepoint == nil {
-			c.settled = complete
-		}
+		c.recent.add(p.id)
 		return true
 	})
 	for _, r := range slices.Clone(c.requests) {
-		if r.savepoint == nil && r.begun && len(r.remaining) == 0 && !slices.ContainsFunc(c.pending, func(p *pendingCheckpoint) bool { return p.id == r.id }) {
+		if r.savepoint == nil && r.begun && len(r.remaining) == 0 && c.find(r.id) == nil {
 			acts = c.finish(r, reply{id: r.id}, acts)
 		}
-	}
-	return acts
-}
-
-// stop ends everything with err. What is being published stays undecided: its outcome is in HEAD.
-func (c *core) stop(now time.Time, err error) []action {
-	var acts []action
-	for _, p := range c.pending {
-		for _, id := range p.order {
-			if q := p.parts[id]; q.state == partTriggered || q.state == partAcked || q.state == partPublishing && p.savepoint != nil {
-				q.state, q.err = partFailed, err
-				c.stats.failed(now, p, q)
-				acts = append(acts, actNotify{participant: q.p, id: p.id})
-			}
-		}
-	}
-	for _, r := range slices.Clone(c.requests) {
-		acts = c.finish(r, reply{err: err}, acts)
-	}
-	for _, r := range c.restarts {
-		acts = append(acts, actRestart{restart: r, err: err})
-	}
-	c.restarts = nil
-	c.last = true
-	if c.fatal == nil {
-		c.fatal = pgerr.Newf(pgerr.AdminShutdown, "the checkpoint coordinator has stopped")
 	}
 	return acts
 }

@@ -10,58 +10,33 @@ import (
 // A savepoint has an id and an epoch of its own. It goes beside the checkpoints: it does not make its jobs busy, none that completes later ends it,
 // and what it has written changes nothing for them.
 
-// begunSavepoint triggers all that the savepoint is to hold. One that cannot take part makes it fail.
-func (c *core) begunSavepoint(now time.Time, e evBegun, acts []action) []action {
-	r := e.savepoint
-	c.nextID = e.id + 1
-	c.settled = false // the clock now counts from here, and no checkpoint holds what came before
+// planSavepoint begins a savepoint. Somebody who cannot take part makes it fail.
+func (c *core) planSavepoint(r *request, all map[uint64]Participant, acts []action) []action {
 	r.begun = true
-	if e.err == nil {
-		e.err = c.savepointMisses(e)
+	want := all
+	if r.Jobs != nil {
+		want = closure(all, r.Jobs)
 	}
-	if e.err != nil {
-		if errors.Is(e.err, ErrFenced) {
-			c.fatal = e.err
-		}
-		return c.finish(r, reply{err: e.err}, acts)
-	}
-	p := &pendingCheckpoint{
-		id: e.id, epoch: e.epoch, cut: e.cut, savepoint: r, triggered: now, parts: map[uint64]*part{}, forced: true,
-		catalogVersion: e.catalogVersion, catalog: e.catalog, catalogDone: true,
-	}
-	for _, q := range e.participants {
-		if e.cut.Means(q.ID()) {
-			c.known[q.ID()] = q
-			p.parts[q.ID()] = &part{p: q, inputs: q.Inputs()}
+	for _, id := range r.Jobs {
+		if all[id] == nil {
+			return c.finish(r, reply{err: notPossible(id, ErrNotRunning)}, acts)
 		}
 	}
-	p.order = triggerOrder(p.parts)
-	c.pending = append(c.pending, p)
-	for id := range p.parts {
-		c.stats.begin(p, p.parts[id])
-	}
-	return c.triggerReady(p, acts)
-}
-
-// savepointMisses is the error for a savepoint that needs somebody who takes no part in checkpoints.
-func (c *core) savepointMisses(e evBegun) error {
-	all := map[uint64]bool{}
-	for _, q := range e.participants {
-		all[q.ID()] = true
-	}
-	for _, id := range e.savepoint.jobs {
-		if !all[id] {
-			return notPossible(id, ErrNotRunning)
-		}
-	}
-	for _, q := range e.participants {
+	cut := Cut{Kind: KindSavepoint, Savepoint: r.savepoint, Full: true, Jobs: map[uint64]bool{}}
+	for id, q := range want {
+		cut.Jobs[id] = true
 		for _, in := range q.Inputs() {
-			if e.cut.Means(q.ID()) && !all[in] {
-				return notPossible(q.ID(), fmt.Errorf("it reads from relation %d, which takes no part in checkpoints", in))
+			if all[in] == nil {
+				return c.finish(r, reply{err: notPossible(id, fmt.Errorf("it reads from relation %d, which takes no part in checkpoints", in))}, acts)
 			}
 		}
 	}
-	return nil
+	if len(cut.Jobs) == len(all) {
+		cut.Jobs = nil
+	}
+	c.planned = &plan{id: c.nextID, cut: cut, all: all, requests: []*request{r}}
+	c.nextID++
+	return append(acts, actBegin{id: c.planned.id, cut: cut})
 }
 
 // writeSavepoints hands the savepoints to the publisher that all have acknowledged.
@@ -72,7 +47,7 @@ func (c *core) writeSavepoints(acts []action) []action {
 		}
 		a := actSavepoint{id: p.id, epoch: p.epoch, spec: p.savepoint.savepoint, catalogVersion: p.catalogVersion, catalog: p.catalog}
 		for _, id := range p.order {
-			p.parts[id].state = partPublishing
+			p.parts[id].to(partPublishing)
 			a.states = append(a.states, p.parts[id].ack)
 		}
 		acts = append(acts, a)
@@ -82,6 +57,7 @@ func (c *core) writeSavepoints(acts []action) []action {
 
 // failSavepoint gives up all parts of a savepoint after that of q has failed, and tells who asked for it.
 func (c *core) failSavepoint(now time.Time, p *pendingCheckpoint, q *part, err error, acts []action) []action {
+	reason := ReasonOf(err)
 	if errors.Is(err, ErrNotRunning) {
 		err = notPossible(q.p.ID(), err)
 	}
@@ -89,8 +65,10 @@ func (c *core) failSavepoint(now time.Time, p *pendingCheckpoint, q *part, err e
 	acts = c.finish(p.savepoint, reply{err: err}, acts)
 	for _, id := range p.order {
 		if o := p.parts[id]; o.state < partPublishing {
-			acts = append(acts, actNotify{participant: o.p, id: p.id})
-			acts = c.failed(now, p, o, fmt.Errorf("%w: %w", errBlocked, err), acts)
+			if o.state > partCalled {
+				acts = append(acts, actNotify{participant: o.p, id: p.id})
+			}
+			acts = c.failed(now, p, o, Failed(reason, fmt.Errorf("%w: %w", errBlocked, err)), acts)
 		}
 	}
 	return acts
@@ -110,11 +88,12 @@ func (c *core) savepointWritten(now time.Time, e evSavepoint, acts []action) []a
 		q := p.parts[id]
 		acts = append(acts, actNotify{participant: q.p, id: p.id, outcome: told})
 		if e.err != nil {
-			acts = c.failed(now, p, q, fmt.Errorf("%w: %w", errNotPublished, e.err), acts)
+			acts = c.failed(now, p, q, Failed(FinalizeCheckpointFailure, e.err), acts)
 			continue
 		}
-		q.state = partDone
+		q.to(partDone)
 		c.stats.completed(now, p, q, 0)
+		c.freed(id)
 	}
 	return c.finish(p.savepoint, reply{id: p.id, epoch: p.epoch, path: e.path, err: e.err}, acts)
 }

@@ -38,6 +38,8 @@ func (s *sim) do(acts []action) {
 		next := acts[0]
 		acts = acts[1:]
 		switch a := next.(type) {
+		case actPlan:
+			acts = append(acts, s.core.step(s.now, evPlan{s.participants()})...)
 		case actBegin:
 			require.Empty(s.t, s.begins, "one at a time")
 			s.begins = append(s.begins, a)
@@ -53,7 +55,7 @@ func (s *sim) do(acts []action) {
 			acts = append(acts, s.core.step(s.now, evTriggered{job: id, id: cp, err: err})...)
 		case actRestart:
 			for _, job := range a.restart.jobs {
-				require.Zero(s.t, s.core.busy[job], "nothing of a restarted job can be published")
+				require.Zero(s.t, s.core.inFlight(job), "nothing of a restarted job can be published")
 			}
 		case actPublish:
 			require.Empty(s.t, s.batches, "one at a time")
@@ -119,7 +121,7 @@ func (s *sim) step() {
 		if len(s.waiting) < 5 {
 			r := &request{done: make(chan reply, 1)}
 			if s.rng.IntN(2) == 0 {
-				r.jobs = []uint64{uint64(1 + s.rng.IntN(6))}
+				r.Jobs = []uint64{uint64(1 + s.rng.IntN(6))}
 			}
 			s.waiting[r] = s.lastID
 			s.do(s.core.step(s.now, evRequest{r}))
@@ -151,7 +153,7 @@ func (s *sim) begin() {
 	for id, v := range s.version {
 		s.cut[a.id][id] = v
 	}
-	s.do(s.core.step(s.now, evBegun{id: a.id, epoch: a.id, participants: s.participants()}))
+	s.do(s.core.step(s.now, evBegun{id: a.id, epoch: a.id * 10}))
 }
 
 func (s *sim) answer() {
@@ -211,6 +213,7 @@ func (s *sim) publish() {
 		}
 	}
 	s.do(s.core.step(s.now, evPublished{batch: b, result: &published{manifest: &Manifest{ID: b.id}}}))
+	s.do(s.core.step(s.now, evCollected{}))
 }
 
 func TestSimulation(t *testing.T) {
@@ -221,7 +224,7 @@ func TestSimulation(t *testing.T) {
 		cfg.Interval, cfg.Timeout, cfg.TolerableFailures = time.Second, 20*time.Second, 2
 		cfg.GroupWindow = time.Duration(rng.IntN(3)) * time.Second
 		s := &sim{
-			t: t, rng: rng, core: newCore(cfg, newHistory()), now: time.Now(),
+			t: t, rng: rng, core: newCore(cfg, newHistory(10), rng.Float64), now: time.Now(),
 			jobs: map[uint64]*scripted{}, version: map[uint64]int{}, cut: map[uint64]map[uint64]int{}, acked: map[uint64]map[uint64]int{},
 			durable: map[uint64]int{}, at: map[uint64]uint64{}, inFlight: map[uint64]uint64{}, waiting: map[*request]uint64{},
 		}
@@ -234,7 +237,7 @@ func TestSimulation(t *testing.T) {
 			}
 			s.jobs[id] = j
 		}
-		s.do(s.core.start(s.now, 0.5))
+		s.do(s.core.start(s.now))
 		for range 400 {
 			s.step()
 		}
@@ -249,7 +252,6 @@ func TestSimulation(t *testing.T) {
 		}
 		require.Empty(t, s.waiting, "seed %d: requests are left waiting", seed)
 		require.Empty(t, s.core.pending, "seed %d", seed)
-		require.Empty(t, s.core.busy, "seed %d", seed)
 		require.Zero(t, s.core.stats.snapshot().InProgress, "seed %d", seed)
 		answered, failed, ids = answered+s.answered, failed+s.failed, ids+s.lastID
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,13 +41,35 @@ type scripted struct {
 	triggers []time.Time
 	version  int // grows with every changed state
 	done     uint64
+	settings *JobSettings
+	backlog  atomic.Bool
 }
 
 func (j *scripted) ID() uint64       { return j.id }
 func (j *scripted) Name() string     { return fmt.Sprintf("job%d", j.id) }
 func (j *scripted) Inputs() []uint64 { return j.inputs }
 
-func (j *scripted) Settings() JobSettings { return DefaultJobSettings() }
+// Settings are the coordinator's unless the test gave it some.
+func (j *scripted) Settings() JobSettings {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	switch {
+	case j.settings != nil:
+		return *j.settings
+	case j.c != nil:
+		return j.c.Config().JobSettings()
+	}
+	return DefaultJobSettings()
+}
+
+func (j *scripted) configure(s JobSettings) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.settings = &s
+}
+
+// Backlog implements Backlogger.
+func (j *scripted) Backlog() bool { return j.backlog.Load() }
 
 func (j *scripted) note(format string, args ...any) {
 	j.mu.Lock()

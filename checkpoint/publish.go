@@ -312,7 +312,7 @@ func (u *upload) run(ctx context.Context) error {
 func (u *upload) plan(s *JobState) error {
 	refs := u.manifest.Jobs[s.Job].refs
 	old := &JobState{refs: &stateRefs{}}
-	if cur := u.p.latest(); cur != nil && cur.Jobs[s.Job] != nil {
+	if cur := u.p.latest(); cur != nil && cur.Jobs[s.Job] != nil && !s.full {
 		old = cur.Jobs[s.Job]
 	}
 	if s.State != nil {

@@ -29,7 +29,7 @@ type SavepointResult struct {
 func (c *Coordinator) Savepoint(ctx context.Context, req SavepointRequest) (SavepointResult, error) {
 	spec := req.Spec
 	spec.Named = req.Jobs
-	r, err := c.request(ctx, &request{jobs: req.Jobs, savepoint: &spec, done: make(chan reply, 1)})
+	r, err := c.request(ctx, &request{TriggerRequest: TriggerRequest{Jobs: req.Jobs}, savepoint: &spec, done: make(chan reply, 1)})
 	return SavepointResult{ID: r.id, Epoch: r.epoch, Path: r.path}, err
 }
 
@@ -57,7 +57,7 @@ func (c *Coordinator) Stop(ctx context.Context, job uint64, spec SavepointSpec) 
 			err = errors.Join(err, unpin(context.WithoutCancel(ctx)))
 		}
 	}()
-	r, err := c.request(ctx, &request{jobs: []uint64{job}, stop: &spec, done: make(chan reply, 1)})
+	r, err := c.request(ctx, &request{TriggerRequest: TriggerRequest{Jobs: []uint64{job}, Class: ClassForced}, stop: &spec, done: make(chan reply, 1)})
 	if err != nil {
 		return res, err
 	}

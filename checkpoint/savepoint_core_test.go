@@ -22,11 +22,14 @@ type script struct {
 }
 
 func newScript(t *testing.T, cfg Config, jobs ...*scripted) *script {
-	s := &script{t: t, core: newCore(cfg, newHistory()), now: time.Unix(1_000_000, 0)}
+	s := &script{t: t, core: newCore(cfg, newHistory(10), func() float64 { return 0.5 }), now: time.Unix(1_000_000, 0)}
 	for _, j := range jobs {
+		if j.settings == nil {
+			j.configure(cfg.JobSettings())
+		}
 		s.jobs = append(s.jobs, j)
 	}
-	s.do(s.core.start(s.now, 0.5))
+	s.do(s.core.start(s.now))
 	return s
 }
 
@@ -36,7 +39,11 @@ func (s *script) do(acts []action) {
 	for len(acts) > 0 {
 		a := acts[0]
 		acts = acts[1:]
-		if t, ok := a.(actTrigger); ok {
+		switch t := a.(type) {
+		case actPlan:
+			acts = append(acts, s.core.step(s.now, evPlan{s.jobs})...)
+			continue
+		case actTrigger:
 			acts = append(acts, s.core.step(s.now, evTriggered{job: t.participant.ID(), id: t.barrier.Checkpoint})...)
 		}
 		s.acts = append(s.acts, a)
@@ -62,13 +69,8 @@ func take[A action](s *script) []A {
 func (s *script) begin() uint64 {
 	begins := take[actBegin](s)
 	require.Len(s.t, begins, 1)
-	a := begins[0]
-	cut := Cut{Kind: KindCheckpoint}
-	if a.savepoint != nil {
-		cut = Cut{Kind: KindSavepoint, Savepoint: a.savepoint.savepoint, Full: true}
-	}
-	s.step(evBegun{id: a.id, epoch: 10 * a.id, cut: cut, savepoint: a.savepoint, participants: s.jobs})
-	return a.id
+	s.step(evBegun{id: begins[0].id, epoch: 10 * begins[0].id})
+	return begins[0].id
 }
 
 func (s *script) ack(job, id uint64) { s.step(evAck{&JobState{Job: job, Checkpoint: id}}) }
@@ -92,6 +94,9 @@ func (s *script) answer(r *request) (reply, bool) {
 func (s *script) publish(err error) {
 	for _, a := range take[actPublish](s) {
 		s.step(evPublished{batch: a.batch, result: &published{manifest: &Manifest{ID: a.batch.id}}, err: err})
+		if err == nil {
+			s.step(evCollected{})
+		}
 	}
 }
 
@@ -109,9 +114,8 @@ func TestSavepointBesideCheckpoints(t *testing.T) {
 	s := newScript(t, manual(), job(1), job(2, 1))
 	s.request(&request{})
 	one := s.begin()
-	waits := &request{done: make(chan reply, 1), from: one + 1}
-	s.core.requests = append(s.core.requests, waits) // before the savepoint, not looked at yet
-	sp := s.request(&request{savepoint: &SavepointSpec{Target: "memory://sp"}, jobs: []uint64{2}})
+	waits := s.request(&request{})
+	sp := s.request(&request{savepoint: &SavepointSpec{Target: "memory://sp"}, TriggerRequest: TriggerRequest{Jobs: []uint64{2}}})
 	two := s.begin()
 	require.Equal(t, one+1, two)
 	b := take[actTrigger](s)
@@ -173,8 +177,7 @@ func TestFailedSavepointsDoNotCount(t *testing.T) {
 	for _, told := range s.outcomes() {
 		require.NotContains(t, told, complete)
 	}
-	r := s.request(&request{savepoint: &SavepointSpec{}, jobs: []uint64{99}})
-	s.begin()
+	r := s.request(&request{savepoint: &SavepointSpec{}, TriggerRequest: TriggerRequest{Jobs: []uint64{99}}})
 	got, _ := s.answer(r)
 	require.ErrorIs(t, got.err, ErrNotRunning)
 }

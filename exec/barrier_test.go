@@ -36,7 +36,7 @@ func counts(n, keys int) []string {
 func (d *testDB) setMode(name string, f func(*checkpoint.JobSettings)) {
 	s := d.job(name).Settings()
 	f(&s)
-	d.job(name).SetSettings(s)
+	d.job(name).SetSettings(&s)
 }
 
 // lastOf returns what is known of the newest checkpoint of a job.
@@ -176,6 +176,7 @@ func TestAbortedCheckpoint(t *testing.T) {
 	cfg := checkpoint.DefaultConfig()
 	cfg.Interval, cfg.GroupWindow, cfg.Timeout, cfg.TolerableFailures = 0, 0, 100*time.Millisecond, 10
 	require.NoError(t, d.coord.SetConfig(cfg))
+	d.engine.SetSettings(cfg.JobSettings())
 	d.until("it is read", func() bool { return len(d.query("select k from v", 0)) == 1 })
 	before := d.fail.Hits("exec/take")
 	require.NoError(t, d.fail.Change("exec/take=delay(400ms)*2"))
@@ -186,6 +187,7 @@ func TestAbortedCheckpoint(t *testing.T) {
 	require.NoError(t, d.fail.Change("exec/take=off"))
 	cfg.Timeout = time.Minute
 	require.NoError(t, d.coord.SetConfig(cfg))
+	d.engine.SetSettings(cfg.JobSettings())
 	d.checkpoint()
 	require.EqualValues(t, 1, d.fail.Hits("exec/snapshot"), "nobody wrote the one that was given up")
 	d.script.add("a", numbers(300, 400, 1)...)

@@ -65,6 +65,8 @@ type Acker interface {
 	Request(job uint64)
 	// Restart gives up what the jobs have in flight and returns the newest completed checkpoint, nil when there is none.
 	Restart(ctx context.Context, jobs []uint64) (*checkpoint.Manifest, error)
+	// Refresh tells that jobs came or have other settings.
+	Refresh()
 }
 
 // Engine owns the clock, all relations and all jobs.
@@ -91,7 +93,8 @@ type Engine struct {
 	holdMu sync.Mutex
 	holds  map[uint64]int // epochs that transaction blocks see, with their number
 
-	temporaries atomic.Uint64 // temporary jobs made so far
+	settings    atomic.Pointer[checkpoint.JobSettings] // of the checkpoints of the tables, and of jobs without their own; nil: the defaults
+	temporaries atomic.Uint64                          // temporary jobs made so far
 	reserved    reservation
 
 	low     atomic.Uint64 // cached lowEpoch
@@ -369,6 +372,16 @@ func (e *Engine) wakeSources() {
 			j.poke()
 		}
 	}
+}
+
+// SetSettings changes the settings of the checkpoints of the tables and of jobs that have none of their own.
+func (e *Engine) SetSettings(s checkpoint.JobSettings) { e.settings.Store(&s) }
+
+func (e *Engine) checkpointSettings() checkpoint.JobSettings {
+	if s := e.settings.Load(); s != nil {
+		return *s
+	}
+	return checkpoint.DefaultJobSettings()
 }
 
 // BeginCheckpoint implements checkpoint.Clock.

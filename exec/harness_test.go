@@ -133,6 +133,7 @@ func (d *testDB) open() {
 		ChunkRows: d.opts.chunkRows, Now: d.opts.now, Fetch: func(_ context.Context, js *checkpoint.JobState) (*state.Snapshot, error) { return d.fetch(js), nil },
 	}, epoch, jobs[TablesID])
 	require.NoError(t, err)
+	d.engine.SetSettings(cfg.JobSettings())
 	var starting []*Job
 	for _, def := range d.defs {
 		switch def.rel.Kind {

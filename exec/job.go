@@ -42,9 +42,10 @@ type JobSpec struct {
 	Plan        *plan.Plan
 	Parallelism int // of its start, as Raise is: Job.Parallelism and Job.Raises tell what holds now
 	Backend     state.BackendType
-	Format      *types.Format // text forms and time zone of expressions; nil: the defaults
-	Raise       bool          // on_error = raise: readers get the first error instead of a warning
-	Temporary   bool          // it belongs to a subscription: it takes part in no checkpoint, and its first failure ends it
+	Format      *types.Format           // text forms and time zone of expressions; nil: the defaults
+	Checkpoints *checkpoint.JobSettings // settings of its checkpoints at its start; nil: those of the engine
+	Raise       bool                    // on_error = raise: readers get the first error instead of a warning
+	Temporary   bool                    // it belongs to a subscription: it takes part in no checkpoint, and its first failure ends it
 	// Adopt, when set, says what the first run takes over from the state of another job.
 	Adopt *Adoption
 	// Hidden: the relation of the plan's root is not known by its id before Engine.Swap.
@@ -76,6 +77,7 @@ type Job struct {
 	raise       atomic.Bool
 	target      atomic.Pointer[SinkSpec]               // what a sink writes to now
 	settings    atomic.Pointer[checkpoint.JobSettings] // of its checkpoints; nil: the defaults
+	behind      atomic.Bool                            // its sources have not been caught up with
 	adopted     atomic.Bool                            // what there was to adopt was tried to be
 
 	status     atomic.Int32
@@ -128,6 +130,7 @@ func (e *Engine) CreateJob(spec JobSpec, from *checkpoint.JobState) (*Job, error
 	j.parallelism.Store(int32(max(1, spec.Parallelism))) //nolint:gosec // at most maxSubtasks when it runs
 	j.raise.Store(spec.Raise)
 	j.target.Store(spec.Sink)
+	j.settings.Store(spec.Checkpoints)
 	for _, f := range spec.Plan.Fragments {
 		f.Root.Walk(func(n *plan.Node) { j.hasSources = j.hasSources || n.Kind == plan.KindSource })
 	}
@@ -246,6 +249,7 @@ func (j *Job) Start() {
 		defer j.done.Done()
 		j.supervise()
 	}()
+	j.refresh()
 }
 
 // Relation returns the job's relation, nil for benchmark jobs.

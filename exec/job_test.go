@@ -330,6 +330,7 @@ func (a *fakeAcker) Acknowledge(js *checkpoint.JobState) {
 }
 func (a *fakeAcker) Decline(_, id uint64, _ error) { a.declined <- id }
 func (a *fakeAcker) Request(uint64)                {}
+func (a *fakeAcker) Refresh()                      {}
 func (a *fakeAcker) Restart(context.Context, []uint64) (*checkpoint.Manifest, error) {
 	return nil, nil
 }

@@ -32,7 +32,7 @@ func (j *Job) Inputs() []uint64 {
 
 // Settings implements checkpoint.Participant.
 func (j *Job) Settings() checkpoint.JobSettings {
-	s := checkpoint.DefaultJobSettings()
+	s := j.engine.checkpointSettings()
 	if p := j.settings.Load(); p != nil {
 		s = *p
 	}
@@ -42,8 +42,21 @@ func (j *Job) Settings() checkpoint.JobSettings {
 	return s
 }
 
-// SetSettings changes the settings of the job's checkpoints; the next trigger follows them.
-func (j *Job) SetSettings(s checkpoint.JobSettings) { j.settings.Store(&s) }
+// SetSettings changes the settings of the job's checkpoints, nil to those of the engine; the next trigger follows them.
+func (j *Job) SetSettings(s *checkpoint.JobSettings) {
+	j.settings.Store(s)
+	j.refresh()
+}
+
+// refresh tells the coordinator to look at the job.
+func (j *Job) refresh() {
+	if a := j.engine.acker; a != nil && !j.Spec.Temporary {
+		a.Refresh()
+	}
+}
+
+// Backlog implements checkpoint.Backlogger: the job's sources hold rows that were there before and have not been taken in.
+func (j *Job) Backlog() bool { return j.behind.Load() && !j.quietSrc.Load() }
 
 // Trigger implements checkpoint.Participant. The driver meets the checkpoint's epoch by itself: the clock told it. If it has passed that
 // epoch without cutting it declines.

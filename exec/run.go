@@ -156,6 +156,7 @@ func (r *run) execute() error {
 		}
 	}
 	if r.job.hasSources {
+		r.job.behind.Store(!r.caught())
 		r.engine.clock.setLive(1)
 		defer func() {
 			if !r.job.quietSrc.Load() {
@@ -511,6 +512,7 @@ func (r *run) advance(b checkpoint.Barrier, firstChange uint64) error {
 		r.job.freeze(false)
 	}
 	if caught {
+		r.job.behind.Store(false)
 		r.job.caughtUpOnce() // all that the sources held is in what was published
 	}
 	if c := r.cutting; b.Checkpoint != 0 && b.Checkpoint != flushOnly {

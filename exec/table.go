@@ -830,7 +830,7 @@ func (tb *tables) Name() string { return "tables" }
 func (tb *tables) Inputs() []uint64 { return nil }
 
 // Settings implements checkpoint.Participant: tables take part in whatever is cut for the jobs that read them.
-func (tb *tables) Settings() checkpoint.JobSettings { return checkpoint.DefaultJobSettings() }
+func (tb *tables) Settings() checkpoint.JobSettings { return tb.engine.checkpointSettings() }
 
 var errNotCut = errors.New("the tables were not cut for this checkpoint")
 

@@ -30,6 +30,9 @@ func (d *dispatch) alter(st *sql.AlterObject) error {
 				if err := d.ss.srv.alterSystem(o.Name, o.Value, a.Kind == sql.AlterReset); err != nil {
 					return atPos(err, o.Pos)
 				}
+				if err := d.ss.tellDeprecated(o.Name); err != nil {
+					return err
+				}
 			}
 		}
 		return d.complete("ALTER SYSTEM")

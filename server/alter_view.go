@@ -24,9 +24,12 @@ func (d *dispatch) alterViewOptions(x *sql.AlterAction, o *catalog.Object) error
 		st, err := srv.settings.table.find(opt.Name)
 		if err != nil || st.scope != scopeJob {
 			return pgerr.Newf(pgerr.InvalidParameterValue, "unrecognized parameter %q", opt.Name).At(opt.Pos).
-				WithHint("What can be changed of a materialized view: parallelism, on_error, retention, retention_size.")
+				WithHint("What can be changed of a materialized view: execution.checkpointing.…, parallelism, on_error, retention, retention_size.")
 		}
-		if st.name != settingParallelism && st.name != settingOnError && st.name != settingRetention && st.name != settingRetentionSize {
+		if err := d.ss.tellDeprecated(opt.Name); err != nil {
+			return err
+		}
+		if !st.live && st.name != settingParallelism && st.name != settingOnError && st.name != settingRetention && st.name != settingRetentionSize {
 			return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "parameter %q of a materialized view cannot be changed", st.name).At(opt.Pos).
 				WithHint("DROP the view and CREATE it anew.")
 		}
@@ -40,11 +43,17 @@ func (d *dispatch) alterViewOptions(x *sql.AlterAction, o *catalog.Object) error
 			value = strconv.Itoa(defaultParallelism())
 		}
 		c.Settings[st.name] = value
+		if st.live && x.Kind == sql.AlterReset {
+			delete(c.Settings, st.name) // the server's again
+		}
 		c.Options = withOption(c.Options, st.name, x.Kind != sql.AlterReset)
 	}
 	n, err := strconv.Atoi(c.Settings[settingParallelism])
 	if err != nil || n > srv.engine.MaxParallelism() {
 		return pgerr.Newf(pgerr.InvalidParameterValue, "parallelism must be at most %d", srv.engine.MaxParallelism()).At(x.Pos)
+	}
+	if err := srv.settings.checkCheckpoints(c.Settings); err != nil {
+		return atPos(err, x.Pos)
 	}
 	if err := srv.engine.CanRescale(j, n); err != nil {
 		return atPos(err, x.Pos)
@@ -53,6 +62,7 @@ func (d *dispatch) alterViewOptions(x *sql.AlterAction, o *catalog.Object) error
 		return err
 	}
 	return d.atCommit(func(context.Context) error {
+		j.SetSettings(srv.ownCheckpoints(&c))
 		j.SetRaises(c.Settings[settingOnError] == "raise")
 		if n != j.Parallelism() {
 			srv.engine.Rescale(j, n)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -143,10 +144,11 @@ func (d *dispatch) viewOptions(opts []sql.Option) (settings map[string]string, g
 	v := d.ss.vars
 	settings = map[string]string{}
 	for _, st := range v.srv.table.list {
-		if st.scope == scopeJob {
+		if st.scope == scopeJob && !st.live {
 			settings[st.name] = v.get(st.name)
 		}
 	}
+	maps.Copy(settings, v.live())
 	for _, name := range formatSettings() {
 		if st, err := v.srv.table.find(name); err == nil && v.get(name) != st.value {
 			settings[st.name] = v.get(name)
@@ -163,12 +165,18 @@ func (d *dispatch) viewOptions(opts []sql.Option) (settings map[string]string, g
 		st, err := v.srv.table.find(o.Name)
 		if err != nil || st.scope != scopeJob {
 			return nil, nil, false, pgerr.Newf(pgerr.InvalidParameterValue, "unrecognized parameter %q", o.Name).At(o.Pos).
-				WithHint("A materialized view knows: allowed_lateness, background, late_rows, parallelism, on_error, retention, retention_size, state.backend.type, state_ttl.")
+				WithHint("A materialized view knows: allowed_lateness, background, execution.checkpointing.…, late_rows, parallelism, on_error, retention, retention_size, state.backend.type, state_ttl.")
+		}
+		if err := d.ss.tellDeprecated(o.Name); err != nil {
+			return nil, nil, false, err
 		}
 		if settings[st.name], err = st.option(o); err != nil {
 			return nil, nil, false, err
 		}
 		given = withOption(given, st.name, true)
+	}
+	if err := v.srv.checkCheckpoints(settings); err != nil {
+		return nil, nil, false, err
 	}
 	if background {
 		settings[settingBackground] = "on"

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/streamdb/streamdb/catalog"
+	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/exec"
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/planner"
@@ -132,7 +133,7 @@ func (r *replacement) start(p *replacedPart, reads map[uint64]*exec.Relation) er
 	if err != nil {
 		return err
 	}
-	spec.Hidden, spec.Reads = true, reads
+	spec.Hidden, spec.Reads, spec.Checkpoints = true, reads, srv.ownCheckpoints(p.now)
 	if p.kept != nil {
 		switch from, ok := srv.engine.JobWithID(p.was); {
 		case ok && srv.checkpointed(d.ctx, from):
@@ -201,7 +202,7 @@ func (r *replacement) warn(p *replacedPart) error {
 // others behind the tables, and after a crash they would begin from their inputs.
 func (s *Server) checkpointed(ctx context.Context, j *exec.Job) bool {
 	if !j.Checkpointed() {
-		if _, err := s.coord.Trigger(ctx, nil); err != nil {
+		if _, err := s.coord.TriggerWith(ctx, checkpoint.TriggerRequest{Class: checkpoint.ClassForced}); err != nil {
 			return false // everything is read from the inputs then
 		}
 	}

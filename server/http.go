@@ -110,7 +110,7 @@ func (s *Server) httpCheckpoints(w http.ResponseWriter, r *http.Request) {
 		}
 		history = append(history, httpCheckpoint{
 			ID: c.ID, Status: string(c.Status), TriggerTimestamp: c.TriggerTime.UnixMilli(), Duration: c.Duration.Milliseconds(),
-			CheckpointedSize: c.CheckpointedSize, StateSize: c.FullSize, FailureMessage: c.FailureReason,
+			CheckpointedSize: c.CheckpointedSize, StateSize: c.FullSize, FailureMessage: c.FailureMessage,
 		})
 	}
 	writeJSON(w, map[string]any{"counts": counts, "history": history})

@@ -42,7 +42,9 @@ func TestSavepointRestoresTheDatabase(t *testing.T) {
 				moved := filepath.Join(t.TempDir(), "moved")
 				require.NoError(t, os.Rename(strings.TrimPrefix(path, "file://"), moved))
 
-				two := from(t, moved, func(c *server.Config) { c.Settings["state.backend.type"] = to })
+				two := from(t, moved, func(c *server.Config) {
+					c.Settings["state.backend.type"], c.Settings["execution.checkpointing.interval"] = to, "0"
+				})
 				s = two.connect()
 				require.Equal(t, "1000|1000|1000", s.row("SELECT (SELECT count(*) FROM t), (SELECT sum(n) FROM m), (SELECT n FROM mm)"))
 				require.Equal(t, "143", s.row("SELECT count(*) FROM t WHERE v = 3"))

@@ -413,6 +413,7 @@ func (s *Server) restore(ctx context.Context, m *checkpoint.Manifest, jobs map[u
 			}
 		}
 	}
+	s.engine.SetSettings(jobCheckpoints(s.settings.get))
 	s.engine.Start(s.coord)
 	for id := range jobs {
 		if _, ok := s.engine.JobWithID(id); !ok && id != exec.TablesID {
@@ -608,6 +609,7 @@ func (s *Server) createJob(o *catalog.Object, from *checkpoint.JobState, reads m
 }
 
 func (s *Server) createJobOf(o *catalog.Object, spec *exec.JobSpec, from *checkpoint.JobState) (*exec.Job, error) {
+	spec.Checkpoints = s.ownCheckpoints(o)
 	j, err := s.engine.CreateJob(*spec, from)
 	if err != nil {
 		return nil, err

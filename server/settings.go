@@ -49,6 +49,10 @@ type setting struct {
 	doc     string
 	check   func(string) (string, error) // normalises; nil accepts anything
 	aliases []string
+	// deprecated are names of it that older programs use: they are taken, with a NOTICE.
+	deprecated []string
+	// live: ALTER SYSTEM SET changes it at once, for the server and for all sessions and jobs that have not set it themselves.
+	live bool
 }
 
 // settings is the table of all parameters: SHOW ALL, pg_settings and the manual are made from it.
@@ -108,14 +112,23 @@ func settings() []setting {
 		{name: settingLateRows, value: "keep", scope: scopeJob, check: oneOf("keep", "drop"), doc: "Rows behind the watermark in views without EMIT ON WINDOW CLOSE: keep them, or drop them where window functions need not keep their state then."},
 		{name: settingRetention, value: "0", scope: scopeJob, check: timeSpan, doc: "How long new tables and materialized views keep their changes for SUBSCRIBE … AS OF; 0: not."},
 		{name: settingRetentionSize, value: "1GB", scope: scopeJob, check: memory, doc: "How much disk the changes kept of one of them may take; older ones go first."},
-		{name: "state.backend.type", value: string(state.BackendPebble), scope: scopeJob, check: backend, doc: "State of new jobs: pebble or memory.", aliases: []string{"state.backend"}},
+		{name: "state.backend.type", value: string(state.BackendPebble), scope: scopeJob, check: backend, doc: "State of new jobs: pebble or memory.", deprecated: []string{"state.backend"}},
 
-		{name: checkpoint.SettingInterval, value: durationText(cp.Interval), scope: scopeServer, check: duration, doc: "Time between periodic checkpoints; 0: none."},
-		{name: checkpoint.SettingMinPause, value: durationText(cp.MinPause), scope: scopeServer, check: duration, doc: "Least time between the end of a checkpoint and the next."},
-		{name: checkpoint.SettingTimeout, value: durationText(cp.Timeout), scope: scopeServer, check: duration, doc: "A checkpoint that takes longer is given up."},
-		{name: checkpoint.SettingGroupWindow, value: durationText(cp.GroupWindow), scope: scopeServer, check: duration, doc: "How long finished jobs wait for slower ones to be published together."},
-		{name: checkpoint.SettingRetained, value: strconv.Itoa(cp.Retained), scope: scopeServer, check: integer(1, 1000), doc: "Completed checkpoints kept."},
-		{name: checkpoint.SettingTolerableFailures, value: strconv.Itoa(cp.TolerableFailures), scope: scopeServer, check: integer(0, 1000), doc: "Checkpoints a job may fail in a row before it restarts."},
+		{name: checkpoint.SettingInterval, value: durationText(cp.Interval), scope: scopeJob, live: true, check: duration, doc: "Time between periodic checkpoints of a job; 0: none."},
+		{name: checkpoint.SettingBacklogInterval, value: "", scope: scopeJob, live: true, check: durationOrNone, doc: "The same while the sources of a job have not been caught up with; 0: none then; empty: as " + checkpoint.SettingInterval + "."},
+		{name: checkpoint.SettingMinPause, value: durationText(cp.MinPause), scope: scopeJob, live: true, check: duration, doc: "Least time between the end of a job's checkpoint and its next."},
+		{name: checkpoint.SettingTimeout, value: durationText(cp.Timeout), scope: scopeJob, live: true, check: duration, doc: "A job that takes longer for a checkpoint is left out of it."},
+		{name: checkpoint.SettingTolerableFailures, value: strconv.Itoa(cp.TolerableFailures), scope: scopeJob, live: true, check: integer(0, 1000), doc: "Checkpoints a job may fail in a row before it restarts."},
+		{name: checkpoint.SettingMaxConcurrent, value: strconv.Itoa(cp.MaxConcurrent), scope: scopeJob, live: true, check: integer(1, 100), doc: "Checkpoints of a job in flight at a time."},
+		{name: checkpoint.SettingMode, value: checkpoint.ExactlyOnce.String(), scope: scopeJob, live: true, check: oneOf(checkpoint.ExactlyOnce.String(), checkpoint.AtLeastOnce.String()), doc: "What a crash may do to a job's result: EXACTLY_ONCE or AT_LEAST_ONCE."},
+		{name: checkpoint.SettingUnaligned, value: "off", scope: scopeJob, live: true, check: boolean, deprecated: []string{"execution.checkpointing.unaligned"}, doc: "Barriers overtake rows in flight, which become part of the checkpoint."},
+		{name: checkpoint.SettingAlignedTimeout, value: "0", scope: scopeJob, live: true, check: duration, deprecated: []string{"execution.checkpointing.alignment-timeout"}, doc: "How long unaligned checkpoints wait for rows in flight before they overtake them."},
+		{name: checkpoint.SettingSubtasksPerFile, value: "5", scope: scopeJob, live: true, check: integer(1, 1000), doc: "Subtasks that put what they have in flight into one file, at most."},
+		{name: checkpoint.SettingIncremental, value: "on", scope: scopeJob, live: true, check: boolean, deprecated: []string{"state.backend.incremental"}, doc: "Checkpoints hold what changed; off: each one is self-contained."},
+		{name: checkpoint.SettingAfterTasksFinish, value: "on", scope: scopeJob, live: true, check: boolean, doc: "Checkpoints go on when some subtasks have read all there is."},
+		{name: checkpoint.SettingGroupWindow, value: durationText(cp.GroupWindow), scope: scopeServer, live: true, check: duration, doc: "How long finished jobs wait for slower ones to be published together."},
+		{name: checkpoint.SettingRetained, value: strconv.Itoa(cp.Retained), scope: scopeServer, live: true, check: integer(1, 1000), deprecated: []string{"state.checkpoints.num-retained"}, doc: "Completed checkpoints kept."},
+		{name: checkpoint.SettingHistory, value: strconv.Itoa(cp.History), scope: scopeServer, live: true, check: integer(0, 10000), doc: "Checkpoints of each job that streamdb.checkpoints shows."},
 		{name: settingHA, value: "none", scope: scopeReadOnly, check: oneOf("none", "storage"), doc: "storage: servers that share the checkpoint directory elect a leader there, the others wait; set it with --standby or in the configuration."},
 		{name: settingLease, value: durationText(checkpoint.DefaultLease), scope: scopeReadOnly, check: duration, doc: "After what time without a sign of the leader another server takes over."},
 		{name: settingAdvertised, scope: scopeReadOnly, doc: "Address at which clients reach this server, told by those that wait; empty: that of --listen."},
@@ -254,6 +267,14 @@ func (e *rangeError) Error() string {
 
 // maxTimeout is the longest of PostgreSQL's timeouts, in milliseconds.
 const maxTimeout = 1<<31 - 1
+
+// durationOrNone takes an empty value, too.
+func durationOrNone(s string) (string, error) {
+	if strings.TrimSpace(s) == "" {
+		return "", nil
+	}
+	return duration(s)
+}
 
 func duration(s string) (string, error) {
 	if n, err := strconv.ParseInt(strings.TrimSpace(s), 10, 64); err == nil && (n < 0 || n > maxTimeout) {
@@ -479,7 +500,7 @@ func newSettingTable() *settingTable {
 	for i := range t.list {
 		s := &t.list[i]
 		t.index[strings.ToLower(s.name)] = s
-		for _, a := range s.aliases {
+		for _, a := range slices.Concat(s.aliases, s.deprecated) {
 			t.index[strings.ToLower(a)] = s
 		}
 	}
@@ -489,7 +510,7 @@ func newSettingTable() *settingTable {
 func (t *settingTable) find(name string) (*setting, error) {
 	s := t.index[strings.ToLower(name)]
 	if s == nil {
-		return nil, pgerr.Newf(pgerr.UndefinedObject, "unrecognized configuration parameter %q", name)
+		return nil, t.unknown(name)
 	}
 	return s, nil
 }
@@ -658,28 +679,6 @@ func (s *serverSettings) chunkRows() int {
 	return n
 }
 
-// checkpoints returns the coordinator's configuration. Values were checked when they were set.
-func (s *serverSettings) checkpoints() checkpoint.Config {
-	c := checkpoint.DefaultConfig()
-	dur := func(name string, into *time.Duration) {
-		if d, err := parseDuration(s.get(name)); err == nil {
-			*into = d
-		}
-	}
-	num := func(name string, into *int) {
-		if n, err := strconv.Atoi(s.get(name)); err == nil {
-			*into = n
-		}
-	}
-	dur(checkpoint.SettingInterval, &c.Interval)
-	dur(checkpoint.SettingMinPause, &c.MinPause)
-	dur(checkpoint.SettingTimeout, &c.Timeout)
-	dur(checkpoint.SettingGroupWindow, &c.GroupWindow)
-	num(checkpoint.SettingRetained, &c.Retained)
-	num(checkpoint.SettingTolerableFailures, &c.TolerableFailures)
-	return c
-}
-
 // alterSystem changes a server-wide value.
 func (s *Server) alterSystem(name, value string, reset bool) error {
 	st, err := s.settings.table.find(name)
@@ -699,10 +698,10 @@ func (s *Server) alterSystem(name, value string, reset bool) error {
 	if err := s.settings.alter(st.name, value, reset); err != nil {
 		return err
 	}
-	if st.scope != scopeServer {
+	if !st.live {
 		return nil
 	}
-	if err := s.coord.SetConfig(s.settings.checkpoints()); err != nil {
+	if err := s.applyCheckpointSettings(); err != nil {
 		return errors.Join(err, s.settings.alter(st.name, old, old == s.settings.initial[st.name]))
 	}
 	return nil

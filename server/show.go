@@ -287,6 +287,9 @@ func (d *dispatch) set(st *sql.Set) error {
 	if err != nil {
 		return atPos(err, -1)
 	}
+	if err := d.ss.tellDeprecated(st.Name); err != nil {
+		return err
+	}
 	return d.complete("SET")
 }
 

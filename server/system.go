@@ -35,9 +35,11 @@ func streamdbRelations() []systemRelation {
 		rel(1, "operators", operatorsRelation, column("job_id", i8), column("operator_id", i8), column("name", tx), column("fragment", i8), column("subtasks", i8),
 			column("rows_in", i8), column("rows_out", i8), column("state_rows", i8), column("state_bytes", i8), column("busy_ratio", f8), column("backpressure_ratio", f8)),
 		rel(2, "checkpoints", checkpointsRelation, column("job_id", i8), column("checkpoint_id", i8), column("status", tx), column("kind", tx), column("trigger_time", tz),
-			column("duration_ms", i8), column("sync_ms", i8), column("checkpointed_size", i8), column("full_size", i8), column("uploaded_bytes", i8), column("failure_reason", tx)),
+			column("duration_ms", i8), column("sync_ms", i8), column("checkpointed_size", i8), column("full_size", i8), column("uploaded_bytes", i8), column("failure_reason", tx), column("failure_message", tx),
+			column("epoch", i8), column("acknowledged_ms", f8), column("wait_ms", f8), column("publication_ms", f8), column("processed_bytes", i8), column("persisted_bytes", i8), column("unaligned", types.Bool)),
 		rel(3, "checkpoint_subtasks", checkpointSubtasksRelation, column("job_id", i8), column("checkpoint_id", i8), column("operator", tx), column("subtask", i8),
-			column("start_delay_ms", f8), column("alignment_ms", f8), column("sync_ms", f8), column("async_ms", f8), column("checkpointed_size", i8), column("full_size", i8), column("unaligned", types.Bool)),
+			column("start_delay_ms", f8), column("alignment_ms", f8), column("sync_ms", f8), column("async_ms", f8), column("checkpointed_size", i8), column("full_size", i8), column("unaligned", types.Bool),
+			column("processed_bytes", i8), column("persisted_bytes", i8), column("acknowledged", tz)),
 		rel(4, "errors", func(s *Server) [][]types.Datum { return errorsRelation(s, false) }, errorColumns()...),
 		rel(5, "late_rows", func(s *Server) [][]types.Datum { return errorsRelation(s, true) }, errorColumns()...),
 		rel(6, "sources", sourcesRelation, column("job_id", i8), column("source", tx), column("split", tx), column("position", tx), column("lag", i8), column("idle", types.Bool)),
@@ -47,6 +49,9 @@ func streamdbRelations() []systemRelation {
 		rel(9, "histories", historiesRelation, column("relation_id", i8), column("name", tx), column("earliest_epoch", i8), column("newest_epoch", i8), column("bytes", i8)),
 		rel(10, "hot_keys", hotKeysRelation, column("job_id", i8), column("job", tx), column("operator_id", i8), column("key", tx), column("left_rows", i8), column("right_rows", i8),
 			column("matches", i8)),
+		rel(11, "checkpoint_config", checkpointConfigRelation, column("job_id", i8), column("name", tx), column("mode", tx), column("interval_ms", i8), column("interval_during_backlog_ms", i8),
+			column("min_pause_ms", i8), column("timeout_ms", i8), column("max_concurrent", i8), column("tolerable_failures", i8), column("unaligned", types.Bool),
+			column("aligned_timeout_ms", i8), column("incremental", types.Bool), column("after_tasks_finish", types.Bool), column("restored_checkpoint_id", i8), column("restored_at", tz)),
 	}
 }
 
@@ -188,13 +193,15 @@ func timestamptz(t time.Time) types.Datum {
 func checkpointsRelation(s *Server) [][]types.Datum {
 	var rows [][]types.Datum
 	for _, r := range s.coord.Stats().Checkpoints {
-		reason := types.NullDatum(types.Text)
-		if r.FailureReason != "" {
-			reason = text(r.FailureReason)
+		reason, message := types.NullDatum(types.Text), types.NullDatum(types.Text)
+		if r.Status == checkpoint.StatusFailed {
+			reason, message = text(r.Reason.String()), text(r.FailureMessage)
 		}
 		rows = append(rows, []types.Datum{
 			int8d(int64(s.publicID(r.Job))), int8d(int64(r.ID)), text(string(r.Status)), text(r.Kind.String()), timestamptz(r.TriggerTime), int8d(r.Duration.Milliseconds()),
-			int8d(r.Sync.Milliseconds()), int8d(r.CheckpointedSize), int8d(r.FullSize), int8d(r.UploadedBytes), reason,
+			int8d(r.Sync.Milliseconds()), int8d(r.CheckpointedSize), int8d(r.FullSize), int8d(r.UploadedBytes), reason, message,
+			int8d(int64(r.Epoch)), ms(r.Acknowledged), ms(r.Waited), ms(r.Publication), int8d(r.ProcessedBytes), int8d(r.PersistedBytes),
+			{Type: types.Bool, Bool: r.Unaligned},
 		})
 	}
 	return rows
@@ -215,7 +222,30 @@ func subtaskRow(job, id uint64, t checkpoint.SubtaskStats) []types.Datum {
 		int8d(int64(job)), int8d(int64(id)), text(t.Operator), int8d(int64(t.Subtask)), ms(t.StartDelay), ms(t.Alignment), ms(t.Sync), ms(t.Async),
 		int8d(t.Bytes), int8d(t.FullBytes),
 		{Type: types.Bool, Bool: t.Unaligned},
+		int8d(t.ProcessedBytes), int8d(t.PersistedBytes), timestamptz(t.Acknowledged),
 	}
+}
+
+// checkpointConfigRelation has a row for each job, and one for the tables.
+func checkpointConfigRelation(s *Server) [][]types.Datum {
+	var rows [][]types.Datum
+	for _, p := range s.engine.Participants() {
+		c := p.Settings()
+		id, at := types.NullDatum(types.Int8), types.NullDatum(types.Timestamptz)
+		if r := s.coord.JobStats(p.ID()).Restored; r != nil {
+			id, at = int8d(int64(r.ID)), timestamptz(r.At)
+		}
+		rows = append(rows, []types.Datum{
+			int8d(int64(s.publicID(p.ID()))), text(p.Name()), text(c.Mode.String()), int8d(c.Interval.Milliseconds()), int8d(c.BacklogInterval.Milliseconds()),
+			int8d(c.MinPause.Milliseconds()), int8d(c.Timeout.Milliseconds()), int8d(int64(c.MaxConcurrent)), int8d(int64(c.TolerableFailures)),
+			{Type: types.Bool, Bool: c.Unaligned},
+			int8d(c.AlignedTimeout.Milliseconds()),
+			{Type: types.Bool, Bool: c.Incremental},
+			{Type: types.Bool, Bool: c.AfterTasksFinish},
+			id, at,
+		})
+	}
+	return rows
 }
 
 func errorsRelation(s *Server, late bool) [][]types.Datum {

@@ -37,7 +37,9 @@ func (s *Server) newSessionVars(user string) *sessionVars {
 	v := &sessionVars{srv: s.settings, vals: map[string]string{}, stored: map[string]string{}}
 	s.settings.mu.RLock()
 	for k, x := range s.settings.vals {
-		v.vals[k] = x
+		if !s.settings.table.index[strings.ToLower(k)].live {
+			v.vals[k] = x
+		}
 	}
 	s.settings.mu.RUnlock()
 	v.vals["session_authorization"] = user
@@ -58,10 +60,21 @@ func (v *sessionVars) changing() {
 }
 
 func (v *sessionVars) get(name string) string {
-	if st := v.srv.table.index[strings.ToLower(name)]; st != nil && (st.scope == scopeServer) {
+	if st := v.srv.table.index[strings.ToLower(name)]; st != nil && (st.scope == scopeServer || st.live && v.vals[st.name] == "") {
 		return v.srv.get(st.name)
 	}
 	return v.vals[name]
+}
+
+// live returns the session's own values of settings that otherwise are the server's.
+func (v *sessionVars) live() map[string]string {
+	own := map[string]string{}
+	for i := range v.srv.table.list {
+		if st := &v.srv.table.list[i]; st.live && v.vals[st.name] != "" {
+			own[st.name] = v.vals[st.name]
+		}
+	}
+	return own
 }
 
 // lookup finds a value by any spelling of its name.
@@ -120,6 +133,13 @@ func (v *sessionVars) set(name string, values []string, local bool) error {
 	}
 	if st.identity() {
 		return v.become(st, value, local)
+	}
+	if st.live {
+		own := v.live()
+		own[st.name] = value
+		if err := v.srv.checkCheckpoints(own); err != nil {
+			return err
+		}
 	}
 	v.change(st, value, local)
 	return nil
@@ -222,7 +242,7 @@ func (v *sessionVars) resetOne(name string) error {
 
 // resetValue is what RESET of a setting goes back to.
 func (v *sessionVars) resetValue(st *setting) string {
-	if st.scope == scopeServer {
+	if st.scope == scopeServer || st.live && v.reset[st.name] == "" {
 		return v.srv.get(st.name)
 	}
 	return v.reset[st.name]

@@ -177,9 +177,18 @@ func (p *parser) settingName() string {
 	case p.Accept("session", "authorization"):
 		return "session_authorization"
 	}
+	return p.dottedName()
+}
+
+// dottedName is the name of a setting.
+func (p *parser) dottedName() string {
 	n := p.ColID().Val
 	for p.Accept(".") {
 		n += "." + p.ColLabel().Val
+		for p.Is("-") && p.Peek(1).IsName("UCTR") { // min-pause
+			p.I++
+			n += "-" + p.ColLabel().Val
+		}
 	}
 	return n
 }
@@ -235,10 +244,7 @@ func (p *parser) set() Statement {
 	case p.Accept("session", "authorization"), session && p.Accept("authorization"):
 		return value("session_authorization")
 	}
-	s.Name = p.ColID().Val
-	for p.Accept(".") {
-		s.Name += "." + p.ColLabel().Val
-	}
+	s.Name = p.dottedName()
 	if p.IsN("from", "current") {
 		p.Unsupported("SET .. FROM CURRENT", "Give the value.")
 	}
@@ -313,7 +319,11 @@ func (p *parser) show(first *lex.Token) Statement {
 	t := p.Cur()
 	switch {
 	case p.Accept("all"):
-		return &Show{Kind: ShowAll}
+		s := &Show{Kind: ShowAll}
+		if p.Accept("like") {
+			s.Like = p.stringConst().Val
+		}
+		return s
 	case p.Accept("create"):
 		s := &Show{Kind: ShowCreate, Object: p.objectKind()}
 		if s.Object == "" {

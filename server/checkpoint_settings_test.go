@@ -1,0 +1,130 @@
+package server_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/streamdb/streamdb/internal/checkpointrows"
+	"github.com/streamdb/streamdb/server"
+)
+
+// Every job has settings of its own: of its WITH, of the session that made it, and else the server's as they are now.
+func TestCheckpointSettingsOfJobs(t *testing.T) {
+	checkpointrows.Shows(t, 34)
+	d := open(t)
+	s := d.connect()
+	s.must("CREATE TABLE t (k int)",
+		"CREATE MATERIALIZED VIEW plain AS SELECT k FROM t",
+		"CREATE MATERIALIZED VIEW own WITH (execution.checkpointing.interval = '3s', execution.checkpointing.mode = 'at_least_once') AS SELECT k FROM t",
+		"SET execution.checkpointing.timeout = '7s'",
+		"CREATE MATERIALIZED VIEW of_session AS SELECT k FROM t")
+	config := func(name string) string {
+		t.Helper()
+		return s.row("SELECT interval_ms, interval_during_backlog_ms, timeout_ms, mode FROM streamdb.checkpoint_config WHERE name = '" + name + "'")
+	}
+	check := func(own, timeout string) {
+		t.Helper()
+		require.Equal(t, "10000|10000|600000|EXACTLY_ONCE", config("plain"))
+		require.Equal(t, own+"|"+own+"|600000|AT_LEAST_ONCE", config("own"))
+		require.Equal(t, "10000|10000|"+timeout+"|EXACTLY_ONCE", config("of_session"))
+	}
+	check("3000", "7000")
+	require.Equal(t, "4", s.row("SELECT count(*) FROM streamdb.checkpoint_config"), "a row for each job, and one for the tables")
+	s.must("ALTER MATERIALIZED VIEW own SET (execution.checkpointing.interval = '2s')", "ALTER MATERIALIZED VIEW of_session RESET (execution.checkpointing.timeout)")
+	s.must("BEGIN", "ALTER MATERIALIZED VIEW own SET (execution.checkpointing.interval = '9s')", "ROLLBACK")
+	check("2000", "600000")
+	d.crash()
+	s = d.connect()
+	check("2000", "600000")
+	s.must("ALTER SYSTEM SET execution.checkpointing.interval = '1min'")
+	require.Equal(t, "60000|60000|600000|EXACTLY_ONCE", config("plain"))
+	require.Equal(t, "2000|2000|600000|AT_LEAST_ONCE", config("own"))
+	require.Equal(t, "1min", s.row("SHOW execution.checkpointing.interval"), "a session without a value of its own has the server's")
+	s.must("SET execution.checkpointing.interval = '5s'", "ALTER SYSTEM RESET execution.checkpointing.interval")
+	require.Equal(t, "5s", s.row("SHOW execution.checkpointing.interval"))
+	s.must("RESET execution.checkpointing.interval")
+	require.Equal(t, "10s", s.row("SHOW execution.checkpointing.interval"))
+}
+
+// Settings that exclude each other are refused wherever they are made, and the error names both.
+func TestContradictingCheckpointSettings(t *testing.T) {
+	checkpointrows.Shows(t, 7)
+	d := open(t)
+	s := d.connect()
+	const message = "execution.checkpointing.unaligned.enabled = true cannot be combined with execution.checkpointing.mode = AT_LEAST_ONCE"
+	s.must("CREATE TABLE t (k int)", "CREATE MATERIALIZED VIEW m AS SELECT k FROM t")
+	s.fails("CREATE MATERIALIZED VIEW x WITH (execution.checkpointing.unaligned.enabled, execution.checkpointing.mode = 'AT_LEAST_ONCE') AS SELECT k FROM t", "22023", message)
+	s.must("ALTER MATERIALIZED VIEW m SET (execution.checkpointing.unaligned.enabled = true)")
+	s.fails("ALTER MATERIALIZED VIEW m SET (execution.checkpointing.mode = 'AT_LEAST_ONCE')", "22023", message)
+	s.must("SET execution.checkpointing.unaligned.enabled = on")
+	s.fails("SET execution.checkpointing.mode = 'AT_LEAST_ONCE'", "22023", message)
+	s.fails("SET execution.checkpointing.max-concurrent-checkpoints = 2", "22023", "execution.checkpointing.unaligned.enabled = true cannot be combined with execution.checkpointing.max-concurrent-checkpoints = more than 1")
+	s.must("ALTER SYSTEM SET execution.checkpointing.unaligned.enabled = on")
+	s.fails("ALTER SYSTEM SET execution.checkpointing.mode = 'AT_LEAST_ONCE'", "22023", message)
+	require.Equal(t, "EXACTLY_ONCE", d.connect().row("SHOW execution.checkpointing.mode"), "what was refused is not kept")
+	require.NotEmpty(t, s.fails("SET execution.checkpointing.mode = 'AT_LEAST_ONCE'", "22023", message).Hint)
+}
+
+// Older names are taken and told about; unknown ones are mistakes.
+func TestNamesOfCheckpointSettings(t *testing.T) {
+	checkpointrows.Shows(t, 138)
+	d := open(t)
+	s := d.connect()
+	var names []string
+	for _, r := range s.rows("SHOW ALL LIKE 'execution.checkpointing%'") {
+		names = append(names, strings.SplitN(r, "|", 2)[0])
+	}
+	for _, n := range []string{
+		"interval", "interval-during-backlog", "min-pause", "timeout", "tolerable-failed-checkpoints", "max-concurrent-checkpoints", "mode", "unaligned.enabled",
+		"aligned-checkpoint-timeout", "incremental", "num-retained", "checkpoints-after-tasks-finish", "unaligned.max-subtasks-per-channel-state-file",
+	} {
+		require.Contains(t, names, "execution.checkpointing."+n)
+	}
+	notices := func(q string) []string {
+		s.notices = nil
+		s.must(q)
+		var out []string
+		for _, n := range s.notices {
+			out = append(out, n.Severity+": "+n.Message)
+		}
+		return out
+	}
+	s.must("CREATE TABLE t (k int)")
+	for _, c := range []struct{ statement, old, now string }{
+		{"SET execution.checkpointing.alignment-timeout = '1s'", "execution.checkpointing.alignment-timeout", "execution.checkpointing.aligned-checkpoint-timeout"},
+		{"ALTER SYSTEM SET state.checkpoints.num-retained = 2", "state.checkpoints.num-retained", "execution.checkpointing.num-retained"},
+		{"CREATE MATERIALIZED VIEW m WITH (state.backend = 'memory') AS SELECT k FROM t", "state.backend", "state.backend.type"},
+		{"ALTER MATERIALIZED VIEW m SET (execution.checkpointing.unaligned = true)", "execution.checkpointing.unaligned", "execution.checkpointing.unaligned.enabled"},
+	} {
+		require.Equal(t, []string{fmt.Sprintf("NOTICE: parameter %q is now called %q", c.old, c.now)}, notices(c.statement), c.statement)
+	}
+	require.Equal(t, "1s", s.row("SHOW execution.checkpointing.aligned-checkpoint-timeout"))
+	require.Equal(t, "2", s.row("SHOW execution.checkpointing.num-retained"))
+	require.Equal(t, "memory", s.row("SELECT backend FROM streamdb.jobs WHERE name = 'm'"))
+	require.Empty(t, notices("SET execution.checkpointing.aligned-checkpoint-timeout = '1s'"))
+	require.Equal(t, `Perhaps you meant "execution.checkpointing.interval".`, s.fails("SET execution.checkpointing.intervall = 1", "42704", "").Hint)
+	require.NotEmpty(t, s.fails("SET state.frontend = 1", "42704", "").Hint)
+}
+
+// A change reaches a running job: its next checkpoint follows the new interval, not the one that was planned.
+func TestCheckpointSettingsChangeLive(t *testing.T) {
+	checkpointrows.Shows(t, 141)
+	d := open(t, func(c *server.Config) { c.Settings = map[string]string{"execution.checkpointing.interval": "0"} })
+	s := d.connect()
+	s.must("CREATE TABLE t (k int)", "CREATE MATERIALIZED VIEW m AS SELECT count(*) AS n FROM t", "INSERT INTO t VALUES (1)")
+	done := func() string {
+		return s.row("SELECT count(*) FROM streamdb.checkpoints WHERE status = 'COMPLETED'")
+	}
+	require.Equal(t, "0", done())
+	s.must("ALTER MATERIALIZED VIEW m SET (execution.checkpointing.interval = '50ms')")
+	require.Eventually(t, func() bool { return done() != "0" }, 20*time.Second, 10*time.Millisecond)
+	s.must("ALTER MATERIALIZED VIEW m SET (execution.checkpointing.interval = '0')")
+	s.must("CHECKPOINT")
+	before := done()
+	s.must("INSERT INTO t VALUES (2)", "FLUSH", "FLUSH", "FLUSH")
+	require.Equal(t, before, done())
+}
