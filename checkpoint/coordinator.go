@@ -46,6 +46,7 @@ type Coordinator struct {
 	pub   *publisher
 	stats *history
 	box   mailbox
+	now   func() time.Time
 
 	mu      sync.Mutex
 	config  Config
@@ -58,7 +59,7 @@ func New(cfg Config, store object.Store, env Env) (*Coordinator, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	c := &Coordinator{env: env, config: cfg, stats: newHistory(cfg.History)}
+	c := &Coordinator{env: env, config: cfg, stats: newHistory(cfg.History), now: time.Now}
 	c.box.wake = make(chan struct{}, 1)
 	c.pub = newPublisher(store, env.Holder, env.Log, env.Failpoints)
 	c.pub.scratch = cmp.Or(env.Scratch, os.TempDir())
@@ -111,30 +112,30 @@ func (c *Coordinator) Run(ctx context.Context) error {
 
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	c.dispatch(c.core.start(time.Now()), spawn)
+	c.dispatch(c.core.start(c.now()), spawn)
 	for {
 		timer.Reset(max(0, time.Until(c.core.deadline(time.Now()))))
 		select {
 		case <-ctx.Done():
 			c.box.close()
 			for _, ev := range c.box.take() {
-				c.dispatch(c.core.step(time.Now(), ev), nil)
+				c.dispatch(c.core.step(c.now(), ev), nil)
 			}
-			c.dispatch(c.core.stop(time.Now(), shuttingDown()), nil)
+			c.dispatch(c.core.stop(c.now(), shuttingDown()), nil)
 			return nil
 		case <-c.box.wake:
 			for _, ev := range c.box.take() {
-				c.dispatch(c.core.step(time.Now(), ev), spawn)
+				c.dispatch(c.core.step(c.now(), ev), spawn)
 			}
 		case <-timer.C:
-			c.dispatch(c.core.step(time.Now(), evTick{}), spawn)
+			c.dispatch(c.core.step(c.now(), evTick{}), spawn)
 		}
 		if err := c.core.fatal; err != nil {
 			c.box.close()
 			for _, ev := range c.box.take() {
-				c.dispatch(c.core.step(time.Now(), ev), nil)
+				c.dispatch(c.core.step(c.now(), ev), nil)
 			}
-			c.dispatch(c.core.stop(time.Now(), err), nil)
+			c.dispatch(c.core.stop(c.now(), err), nil)
 			return err
 		}
 	}
@@ -148,7 +149,7 @@ func (c *Coordinator) dispatch(actions []action, spawn func(func(context.Context
 		switch a := next.(type) {
 		case actPlan:
 			if spawn != nil {
-				actions = append(actions, c.core.step(time.Now(), evPlan{c.env.Participants()})...)
+				actions = append(actions, c.core.step(c.now(), evPlan{c.env.Participants()})...)
 			}
 		case actBegin:
 			if spawn != nil {
@@ -156,7 +157,7 @@ func (c *Coordinator) dispatch(actions []action, spawn func(func(context.Context
 			}
 		case actTrigger:
 			err := a.participant.Trigger(a.barrier)
-			actions = append(actions, c.core.step(time.Now(), evTriggered{job: a.participant.ID(), id: a.barrier.Checkpoint, err: err})...)
+			actions = append(actions, c.core.step(c.now(), evTriggered{job: a.participant.ID(), id: a.barrier.Checkpoint, err: err})...)
 		case actPublish:
 			if spawn != nil {
 				spawn(func(ctx context.Context) event { return c.publish(ctx, a.batch) })
@@ -251,13 +252,12 @@ func (c *Coordinator) request(ctx context.Context, req *request) (reply, error) 
 	if !c.box.post(evRequest{req}) {
 		return reply{}, shuttingDown()
 	}
-	select {
-	case r := <-req.done:
-		return r, r.err
-	case <-ctx.Done():
+	r, err := receive(ctx, req.done)
+	if err != nil {
 		c.box.post(evCancel{req})
-		return reply{}, ctx.Err()
+		return reply{}, err
 	}
+	return r, r.err
 }
 
 // Request asks for a checkpoint of a job and of all it reads from; nobody waits for it. It never blocks.
@@ -314,16 +314,15 @@ func (c *Coordinator) Restart(ctx context.Context, jobs []uint64) (*Manifest, er
 	if !c.box.post(evRestart{r}) {
 		return nil, shuttingDown()
 	}
-	select {
-	case err := <-r.done:
-		m := c.Latest()
-		if err == nil {
-			c.stats.restarted(jobs, m)
-		}
-		return m, err
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	failed, err := receive(ctx, r.done)
+	if err != nil {
+		return nil, err
 	}
+	m := c.Latest()
+	if failed == nil {
+		c.stats.restarted(jobs, m)
+	}
+	return m, failed
 }
 
 // Latest returns the newest completed checkpoint of all jobs, nil when there is none: what a failed job restarts from.

@@ -1,8 +1,10 @@
 package checkpoint
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -133,6 +135,11 @@ type batch struct {
 	catalog        []byte // nil: as before
 	retained       int
 	parts          map[*pendingCheckpoint][]uint64
+}
+
+// checkpoints lists whose states are in b, in the order of their ids.
+func (b *batch) checkpoints() []*pendingCheckpoint {
+	return slices.SortedFunc(maps.Keys(b.parts), func(a, b *pendingCheckpoint) int { return cmp.Compare(a.id, b.id) })
 }
 
 // restart is a job runtime that waits to know what its jobs restart from.

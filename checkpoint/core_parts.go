@@ -250,16 +250,16 @@ func (c *core) publish(now time.Time, acts []action) []action {
 	}
 	slices.Sort(b.drop)
 	if len(b.changed) == 0 && len(b.drop) == 0 && b.catalog == nil {
-		for p, ids := range b.parts {
-			for _, id := range ids {
+		for _, p := range b.checkpoints() {
+			for _, id := range b.parts[p] {
 				acts = c.done(now, p, p.parts[id], 0, true, acts)
 			}
 			p.firstAck = time.Time{}
 		}
 		return c.settle(acts)
 	}
-	for p, ids := range b.parts {
-		for _, id := range ids {
+	for _, p := range b.checkpoints() {
+		for _, id := range b.parts[p] {
 			p.parts[id].to(partPublishing)
 			c.stats.publishing(now, p, p.parts[id])
 		}
@@ -297,9 +297,9 @@ func (c *core) published(now time.Time, e evPublished, acts []action) []action {
 			c.fatal = e.err
 		}
 		acts = append(acts, actLog{id: b.id, msg: "publishing a checkpoint failed", err: e.err})
-		for p, ids := range b.parts {
+		for _, p := range b.checkpoints() {
 			p.catalogDone = true // the next checkpoint brings it again
-			for _, id := range ids {
+			for _, id := range b.parts[p] {
 				q := p.parts[id]
 				acts = append(acts, actNotify{participant: q.p, id: p.id})
 				acts = c.failed(now, p, q, Failed(FinalizeCheckpointFailure, fmt.Errorf("%w: %w", errNotPublished, e.err)), acts)
@@ -325,9 +325,9 @@ func (c *core) published(now time.Time, e evPublished, acts []action) []action {
 		delete(c.entries, job)
 		delete(c.dropped, job)
 	}
-	for p, ids := range b.parts {
+	for _, p := range b.checkpoints() {
 		p.catalogDone = p.catalogDone || p.catalogVersion <= c.catalogVersion
-		for _, id := range ids {
+		for _, id := range b.parts[p] {
 			acts = c.done(now, p, p.parts[id], e.result.uploaded[id], !e.result.silent, acts)
 		}
 	}

@@ -288,10 +288,11 @@ func (c *core) leftOut(all, want map[uint64]Participant) map[uint64]error {
 			}
 		}
 	}
+	ids := slices.Sorted(maps.Keys(all))
 	for changed := true; changed; {
 		changed = false
-		for id, q := range all {
-			for _, in := range q.Inputs() {
+		for _, id := range ids {
+			for _, in := range all[id].Inputs() {
 				if left[id] == nil && left[in] != nil {
 					left[id] = left[in]
 					changed = true

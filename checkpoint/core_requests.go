@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -138,7 +139,7 @@ func (c *core) note(r *request, pl *plan, acts []action) []action {
 		r.blockers[id] = true
 		r.retry = r.retry || c.inFlight(id) == 0 // meanwhile
 	}
-	for id := range r.remaining {
+	for _, id := range slices.Sorted(maps.Keys(r.remaining)) {
 		why := left[id]
 		if all[id] == nil {
 			why = ErrNotRunning

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 )
@@ -23,9 +24,9 @@ func (c *core) planSavepoint(r *request, all map[uint64]Participant, acts []acti
 		}
 	}
 	cut := Cut{Kind: KindSavepoint, Savepoint: r.savepoint, Full: true, Jobs: map[uint64]bool{}}
-	for id, q := range want {
+	for _, id := range slices.Sorted(maps.Keys(want)) {
 		cut.Jobs[id] = true
-		for _, in := range q.Inputs() {
+		for _, in := range want[id].Inputs() {
 			if all[in] == nil {
 				return c.finish(r, reply{err: notPossible(id, fmt.Errorf("it reads from relation %d, which takes no part in checkpoints", in))}, acts)
 			}

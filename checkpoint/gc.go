@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 
 	"github.com/streamdb/streamdb/storage/object"
@@ -47,8 +48,8 @@ func (p *publisher) discard() {
 	}
 	p.garbageMu.Lock()
 	defer p.garbageMu.Unlock()
-	for key, yes := range dead {
-		if yes && len(p.garbage) < garbageKeys {
+	for _, key := range slices.Sorted(maps.Keys(dead)) {
+		if dead[key] && len(p.garbage) < garbageKeys {
 			p.garbage = append(p.garbage, key)
 		}
 	}

@@ -2,11 +2,8 @@ package checkpoint
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	mrand "math/rand/v2"
 	"time"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
@@ -26,25 +23,6 @@ var ErrFenced = errors.New("another server has taken over the checkpoint store")
 
 // NewClaim makes the name of a claim.
 func NewClaim() string { return newNonce() }
-
-func newNonce() string {
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return hex.EncodeToString(b[:])
-}
-
-// pause waits before attempt n+1, longer each time, with jitter.
-func pause(ctx context.Context, n int) error {
-	d := min(maxBackoff, minBackoff<<min(n, 16))
-	t := time.NewTimer(d/2 + mrand.N(d/2+1))
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
-}
 
 // readHead reads HEAD; nil when there is none.
 func readHead(ctx context.Context, store object.Store) (*head, string, error) {
@@ -136,7 +114,7 @@ func (p *publisher) tryClaim(ctx context.Context) (*Manifest, uint64, error) {
 	} else if err := p.noneWithoutHead(ctx); err != nil {
 		return nil, 0, err
 	}
-	next.Nonce, next.Holder, next.Updated, next.Claim = newNonce(), p.holder, time.Now().UTC(), p.claimID
+	next.Nonce, next.Holder, next.Updated, next.Claim = hostOf(ctx).nonce(), p.holder, hostOf(ctx).now().UTC(), p.claimID
 	data, err := sealDoc("head", headFormat, next)
 	if err != nil {
 		return nil, 0, err
@@ -191,7 +169,7 @@ func (p *publisher) noneWithoutHead(ctx context.Context) error {
 // writeHead replaces HEAD by next, whose Term, Seq and Nonce identify the write: the commit point. It returns when the outcome is known,
 // or when ctx ends. While the outcome is not known nothing else may be written, since the write may still arrive.
 func (p *publisher) writeHead(ctx context.Context, next *head) error {
-	next.Nonce, next.Holder, next.Updated = newNonce(), p.holder, time.Now().UTC()
+	next.Nonce, next.Holder, next.Updated = hostOf(ctx).nonce(), p.holder, hostOf(ctx).now().UTC()
 	data, err := sealDoc("head", headFormat, next)
 	if err != nil {
 		return err

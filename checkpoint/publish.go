@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/streamdb/streamdb/internal/failpoint"
 	"github.com/streamdb/streamdb/internal/pgerr"
@@ -43,7 +42,7 @@ type publisher struct {
 	scratch    string // folder for temporary files
 	cur        atomic.Pointer[Manifest]
 
-	lock       chan struct{} // holds one token while taken; guards what follows
+	lock       chan struct{} // holds one token while free; guards what follows
 	head       *head         // as last written; nil before the claim
 	etag       string
 	unresolved string                     // nonce of a write of HEAD whose outcome is not known
@@ -91,22 +90,20 @@ func (c *Coordinator) Files() Files {
 }
 
 func newPublisher(store object.Store, holder string, log zerolog.Logger, failpoints *failpoint.Set) *publisher {
-	return &publisher{
+	p := &publisher{
 		store: store, holder: holder, claimID: newNonce(), log: log, failpoints: failpoints,
 		lock: make(chan struct{}, 1), uploaded: map[fileKey]ref{}, attempted: map[string]uint64{}, gone: map[uint64]bool{},
 	}
+	p.release()
+	return p
 }
 
 func (p *publisher) acquire(ctx context.Context) error {
-	select {
-	case p.lock <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	_, err := receive(ctx, p.lock)
+	return err
 }
 
-func (p *publisher) release() { <-p.lock }
+func (p *publisher) release() { p.lock <- struct{}{} }
 
 func (p *publisher) hit(name string) error { return p.failpoints.Hit(name) }
 
@@ -189,7 +186,7 @@ func (p *publisher) dropping(job uint64) {
 func (p *publisher) upload(ctx context.Context, b *batch, seq uint64) (*upload, error) {
 	rest := *b
 	for {
-		u := &upload{p: p, seq: seq, batch: &rest, manifest: p.merge(&rest, seq), bytes: map[uint64]int64{}}
+		u := &upload{p: p, seq: seq, batch: &rest, manifest: p.merge(&rest, seq, hostOf(ctx).now()), bytes: map[uint64]int64{}}
 		err := u.run(ctx)
 		if err == nil {
 			return u, nil
@@ -205,8 +202,8 @@ func (p *publisher) upload(ctx context.Context, b *batch, seq uint64) (*upload, 
 }
 
 // merge makes the next manifest: the newest one with b's changes. References of changed jobs are still to be filled in.
-func (p *publisher) merge(b *batch, seq uint64) *Manifest {
-	m := &Manifest{ID: b.id, Seq: seq, Epoch: b.epoch, Created: time.Now().UTC(), Jobs: map[uint64]*JobState{}}
+func (p *publisher) merge(b *batch, seq uint64, now time.Time) *Manifest {
+	m := &Manifest{ID: b.id, Seq: seq, Epoch: b.epoch, Created: now.UTC(), Jobs: map[uint64]*JobState{}}
 	if cur := p.latest(); cur != nil {
 		m.ID, m.Epoch = max(m.ID, cur.ID), max(m.Epoch, cur.Epoch)
 		m.CatalogVersion, m.Catalog, m.catalogRef = cur.CatalogVersion, cur.Catalog, cur.catalogRef
@@ -279,8 +276,7 @@ func (u *upload) run(ctx context.Context) error {
 		u.manifest.CatalogVersion, u.manifest.Catalog = u.batch.catalogVersion, u.batch.catalog
 		u.addSmall(0, u.batch.catalog, func(r ref) { u.manifest.catalogRef = &r })
 	}
-	group, gctx := errgroup.WithContext(ctx)
-	group.SetLimit(uploadParallelism)
+	group, gctx := newCalls(ctx, uploadParallelism)
 	for _, f := range u.large {
 		u.p.attempted[f.key] = u.seq
 		group.Go(func() error {
@@ -292,7 +288,8 @@ func (u *upload) run(ctx context.Context) error {
 		})
 	}
 	packs := u.assignSmall()
-	for key, data := range packs {
+	for _, key := range slices.Sorted(maps.Keys(packs)) {
+		data := packs[key]
 		u.p.attempted[key] = u.seq
 		group.Go(func() error {
 			_, err := u.p.store.Put(gctx, key, data)

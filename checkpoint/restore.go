@@ -15,8 +15,6 @@ import (
 	"strings"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/streamdb/streamdb/state"
 	"github.com/streamdb/streamdb/storage/object"
 )
@@ -129,8 +127,7 @@ func readAll(ctx context.Context, store object.Store, all []wanted) error {
 	slices.SortFunc(all, func(a, b wanted) int {
 		return cmp.Or(strings.Compare(a.ref.Object, b.ref.Object), cmp.Compare(a.ref.Offset, b.ref.Offset))
 	})
-	group, gctx := errgroup.WithContext(ctx)
-	group.SetLimit(fetchParallelism)
+	group, gctx := newCalls(ctx, fetchParallelism)
 	var mu sync.Mutex
 	for len(all) > 0 {
 		n, first := 1, all[0].ref
@@ -186,8 +183,7 @@ func Fetch(ctx context.Context, store object.Store, s *JobState, dir string, loc
 	}
 	snap := *s.State
 	snap.Base, snap.Deltas = slices.Clone(snap.Base), slices.Clone(snap.Deltas)
-	group, gctx := errgroup.WithContext(ctx)
-	group.SetLimit(fetchParallelism)
+	group, gctx := newCalls(ctx, fetchParallelism)
 	seen := map[string]bool{}
 	have := localFiles(append([]string{dir}, local...))
 	for _, list := range [][]state.Handle{snap.Base, snap.Deltas} {

@@ -8,9 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/state"
@@ -38,7 +35,7 @@ type Places struct {
 // WriteSavepoint writes a savepoint into a new folder below at.Root and returns the folder's URL. A folder without its manifest, which is
 // written last, is none.
 func WriteSavepoint(ctx context.Context, at Places, snap *Snapshot, canonical bool) (path string, m *Manifest, err error) {
-	root, err := object.Open(ctx, at.Root)
+	root, err := hostOf(ctx).open(ctx, at.Root)
 	if err != nil {
 		return "", nil, err
 	}
@@ -49,7 +46,7 @@ func WriteSavepoint(ctx context.Context, at Places, snap *Snapshot, canonical bo
 		return "", nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(at.Scratch)) }()
-	name := fmt.Sprintf("%s%d-%s", savepointPrefix, snap.ID, newNonce())
+	name := fmt.Sprintf("%s%d-%s", savepointPrefix, snap.ID, hostOf(ctx).nonce())
 	w := &savepointWriter{Places: at, to: object.WithPrefix(root, name), canonical: canonical}
 	m, err = w.write(ctx, snap)
 	if err != nil {
@@ -64,17 +61,16 @@ type savepointWriter struct {
 	to        object.Store
 	canonical bool
 
-	group *errgroup.Group
+	group *calls
 	small []smallBlob
 }
 
 func (w *savepointWriter) write(ctx context.Context, snap *Snapshot) (*Manifest, error) {
 	m := &Manifest{
-		ID: snap.ID, Epoch: snap.Epoch, Created: time.Now().UTC(), Object: savepointKey, CatalogVersion: snap.CatalogVersion, Catalog: snap.Catalog,
+		ID: snap.ID, Epoch: snap.Epoch, Created: hostOf(ctx).now().UTC(), Object: savepointKey, CatalogVersion: snap.CatalogVersion, Catalog: snap.Catalog,
 		Jobs: map[uint64]*JobState{},
 	}
-	group, gctx := errgroup.WithContext(ctx)
-	group.SetLimit(uploadParallelism)
+	group, gctx := newCalls(ctx, uploadParallelism)
 	w.group = group
 	w.keep(snap.Catalog, func(r ref) { m.catalogRef = &r })
 	err := func() error {
