@@ -19,7 +19,7 @@ import (
 // The format versions this binary writes, and the newest it reads. A higher one in an object is refused.
 const (
 	headFormat     = 1
-	manifestFormat = 1
+	manifestFormat = 2 // 1 without rows in flight
 	packFormat     = 1
 )
 
@@ -109,6 +109,7 @@ type jobDoc struct {
 	State       *stateDoc      `json:"state,omitempty"`
 	Positions   map[string]ref `json:"positions,omitempty"`
 	Operators   map[string]ref `json:"operators,omitempty"`
+	Inflight    []fileDoc      `json:"inflight,omitempty"`
 }
 
 type stateDoc struct {
@@ -179,7 +180,7 @@ func corrupt(where, format string, args ...any) error {
 // docOf makes the stored form of m.
 func docOf(m *Manifest, term uint64) *manifestDoc {
 	doc := &manifestDoc{
-		Format: manifestFormat, ID: m.ID, Seq: m.Seq, Term: term, Epoch: m.Epoch, Created: m.Created,
+		Format: 1, ID: m.ID, Seq: m.Seq, Term: term, Epoch: m.Epoch, Created: m.Created,
 		CatalogVersion: m.CatalogVersion, Catalog: m.catalogRef, Jobs: []jobDoc{},
 	}
 	ids := make([]uint64, 0, len(m.Jobs))
@@ -189,12 +190,16 @@ func docOf(m *Manifest, term uint64) *manifestDoc {
 	slices.Sort(ids)
 	for _, id := range ids {
 		doc.Jobs = append(doc.Jobs, docOfJob(m.Jobs[id]))
+		if len(m.Jobs[id].Inflight) > 0 {
+			doc.Format = manifestFormat
+		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(m.Held)) {
 		for _, h := range m.Held[id] {
 			held := *h.JobState
 			refs := *held.refs
 			refs.positions, refs.operators = nil, nil // nobody goes on from it
+			held.Inflight = nil
 			held.refs = &refs
 			doc.Held = append(doc.Held, heldDoc{jobDoc: docOfJob(&held), CatalogVersion: h.CatalogVersion, Catalog: h.catalogRef})
 		}
@@ -205,7 +210,7 @@ func docOf(m *Manifest, term uint64) *manifestDoc {
 func docOfJob(s *JobState) jobDoc {
 	j := jobDoc{
 		Job: s.Job, Name: s.Name, Checkpoint: s.Checkpoint, Epoch: s.Epoch, Changed: s.refs.since, Parallelism: s.Parallelism, Inputs: s.Inputs,
-		Positions: s.refs.positions, Operators: s.refs.operators,
+		Positions: s.refs.positions, Operators: s.refs.operators, Inflight: fileDocs(s.Inflight, s.refs),
 	}
 	if s.State != nil {
 		j.State = &stateDoc{
@@ -247,6 +252,7 @@ func jobOf(j jobDoc) *JobState {
 		Positions: map[string][]byte{}, Operators: map[string][]byte{},
 		refs: &stateRefs{files: map[string]ref{}, memory: map[string]bool{}, positions: j.Positions, operators: j.Operators, since: j.Changed},
 	}
+	s.Inflight = handles(j.Inflight, s.refs)
 	if d := j.State; d != nil {
 		s.State = &state.Snapshot{
 			Format: d.Format, Backend: state.BackendType(d.Backend), MaxParallelism: d.MaxParallelism,

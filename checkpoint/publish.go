@@ -319,6 +319,11 @@ func (u *upload) plan(s *JobState) error {
 			}
 		}
 	}
+	for _, h := range s.Inflight {
+		if err := u.planFile(s.Job, h, old.refs, refs); err != nil {
+			return err
+		}
+	}
 	u.planBlobs(s.Job, s.Positions, old.Positions, old.refs.positions, refs.positions)
 	u.planBlobs(s.Job, s.Operators, old.Operators, old.refs.operators, refs.operators)
 	return nil
@@ -429,7 +434,8 @@ func (u *upload) assignSmall() map[string][]byte {
 func (p *publisher) writeManifest(ctx context.Context, m *Manifest) (manifestRef, error) {
 	p.attempts++
 	m.Object = fmt.Sprintf("%s%016d-%d-%s-%d.manifest", manifestPrefix, m.Seq, m.ID, p.head.Nonce, p.attempts)
-	data, err := sealDoc("manifest", manifestFormat, docOf(m, p.head.Term))
+	doc := docOf(m, p.head.Term)
+	data, err := sealDoc("manifest", doc.Format, doc)
 	if err != nil {
 		return manifestRef{}, err
 	}

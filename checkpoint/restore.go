@@ -105,10 +105,11 @@ func resolve(ctx context.Context, store object.Store, m *Manifest) error {
 		for name, r := range s.refs.operators {
 			read(r, func(b []byte) { s.Operators[name] = b })
 		}
-		if s.State == nil {
-			continue
+		lists := [][]state.Handle{s.Inflight}
+		if s.State != nil {
+			lists = append(lists, s.State.Base, s.State.Deltas)
 		}
-		for _, list := range [][]state.Handle{s.State.Base, s.State.Deltas} {
+		for _, list := range lists {
 			for i := range list {
 				if s.refs.memory[list[i].Name] {
 					read(s.refs.files[list[i].Name], func(b []byte) { list[i].Inline = b })

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/streamdb/streamdb/checkpoint"
-	"github.com/streamdb/streamdb/checkpoint/barrier"
 	"github.com/streamdb/streamdb/state"
 )
 
@@ -18,7 +17,7 @@ type cut struct {
 	parts     []*taskCut
 	aborted   bool
 	begun     bool // it is being written, or needs not be; owned by the driver
-	unaligned bool // owned by the driver
+	unaligned bool
 }
 
 // taskCut is one subtask's part of a checkpoint.
@@ -28,6 +27,8 @@ type taskCut struct {
 	sealed     *state.Sealed
 	positions  map[string][]byte // of its sources
 	stats      checkpoint.SubtaskStats
+	inflight   []kept
+	bytes      int64 // of it
 }
 
 // cutOf returns the cut for a checkpoint, which takes the place of an older one. Only the driver calls it.
@@ -48,14 +49,10 @@ func (r *run) collect(part *taskCut) {
 	if c == nil || c.barrier.Checkpoint != part.checkpoint {
 		return
 	}
+	c.unaligned = c.unaligned || part.stats.Unaligned
 	if c.parts = append(c.parts, part); len(c.parts) == len(r.subtasks) {
 		close(c.done)
 	}
-}
-
-// follow does what a barrier handler says about unaligned checkpoints.
-func (t *subtask) follow(do barrier.Do, _ checkpoint.Barrier) error {
-	return nil
 }
 
 // abort gives a checkpoint up that has not been written yet: subtasks do not cut their state for it any more. Its barrier still closes its epoch.
@@ -82,14 +79,19 @@ func (r *run) write(c *cut) {
 	r.mu.Unlock()
 	if aborted || len(c.parts) < len(r.subtasks) {
 		r.job.decline(b.Checkpoint, context.Canceled)
+		for _, p := range c.parts {
+			p.release()
+		}
 		return // the seals are covered by the next snapshot
 	}
 	positions := map[string][]byte{}
 	for _, p := range c.parts {
 		maps.Copy(positions, p.positions)
 	}
-	r.taken = false
-	if !b.Full && r.stateUnchanged() && r.samePositions(positions) {
+	if !c.unaligned {
+		r.taken = false
+	}
+	if !b.Full && !c.unaligned && r.stateUnchanged() && r.samePositions(positions) {
 		// Sources that bring no rows must not make an idle database write: the seals are covered by the next snapshot.
 		r.job.acknowledge(r.job.unchangedState(b))
 		return
@@ -108,7 +110,11 @@ func (r *run) write(c *cut) {
 		if before != nil {
 			<-before // snapshots are made in the order of their ids
 		}
-		return r.snapshot(c, positions, errs)
+		err := r.snapshot(c, positions, errs)
+		for _, p := range c.parts {
+			p.release()
+		}
+		return err
 	})
 }
 
@@ -128,6 +134,11 @@ func (r *run) writing() bool {
 // snapshot makes what was sealed a snapshot and acknowledges the checkpoint.
 func (r *run) snapshot(c *cut, positions map[string][]byte, errs []byte) error {
 	began, b := time.Now(), c.barrier
+	inflight, err := r.inflightFiles(c)
+	if err != nil {
+		r.job.decline(b.Checkpoint, err)
+		return nil // what was sealed is covered by the next snapshot
+	}
 	sealed := make([]*state.Sealed, len(c.parts))
 	stats := make([]checkpoint.SubtaskStats, len(c.parts))
 	for i, p := range c.parts {
@@ -164,6 +175,7 @@ func (r *run) snapshot(c *cut, positions map[string][]byte, errs []byte) error {
 	r.job.acknowledge(&checkpoint.JobState{
 		Job: r.job.Spec.ID, Name: r.job.Spec.Name, Checkpoint: b.Checkpoint, Epoch: b.Epoch, State: snap, Positions: positions,
 		Operators: map[string][]byte{operatorErrors: errs}, Parallelism: r.job.Parallelism(), Subtasks: stats,
+		Inflight: inflight,
 	})
 	return nil
 }

@@ -35,6 +35,8 @@ type materializeOp struct {
 	view    *state.View    // of the last barrier, until the driver takes it
 	logging bool
 	filling bool // the run's backfill as of the last barrier: the driver ends it while source rows of the next epoch arrive
+	// settling: what was in flight at the checkpoint that the run goes on from is taken in, which readers of the log have.
+	settling bool
 }
 
 var _ op.Operator = (*materializeOp)(nil)
@@ -45,6 +47,7 @@ func (m *materializeOp) Open(ctx *op.Context) error {
 	m.types = ctx.Node.Schema.Types()
 	m.direct = ctx.Node.Inputs[0].AppendOnly
 	m.rows.reset()
+	m.settling = m.run.settling
 	m.log = types.NewChunk(m.types)
 	var err error
 	m.part, err = ctx.Store.Part(materializeTable, ctx.Subtask, ctx.Groups, state.Ordered)
@@ -100,13 +103,18 @@ func (m *materializeOp) Process(_ int, c *types.Chunk, _ op.Emitter) error {
 }
 
 // wantsLog: readers that attach later start from a version, so changes nobody waits for are not kept.
-func (m *materializeOp) wantsLog() bool { return !m.filling && m.run.job.rel.Log.HasReaders() }
+func (m *materializeOp) wantsLog() bool {
+	return !m.filling && !m.settling && m.run.job.rel.Log.HasReaders()
+}
 
 // Watermark implements op.Operator.
 func (m *materializeOp) Watermark(int, op.Watermark, op.Emitter) error { return nil }
 
 // Barrier implements op.Operator.
 func (m *materializeOp) Barrier(b checkpoint.Barrier, _ op.Emitter) error {
+	if b.Unaligned {
+		return nil // the rows of the epoch are in flight
+	}
 	m.filling = m.run.backfill
 	m.logging = m.wantsLog()
 	if err := m.rows.each(m.apply); err != nil {
@@ -121,7 +129,7 @@ func (m *materializeOp) Barrier(b checkpoint.Barrier, _ op.Emitter) error {
 	if m.view != nil {
 		m.view.Close()
 	}
-	m.view = m.part.View()
+	m.view, m.settling = m.part.View(), false
 	return nil
 }
 

@@ -175,7 +175,9 @@ func (j *Job) NotifyComplete(id uint64) {
 	if j.run != nil && js != nil {
 		sink = j.run.sink
 	}
+	durable := uint64(0)
 	if js != nil {
+		durable = js.Epoch
 		if js.Unchanged && j.completed != nil {
 			c := *j.completed
 			c.Epoch = js.Epoch
@@ -186,6 +188,7 @@ func (j *Job) NotifyComplete(id uint64) {
 		j.completed = js
 		if j.run != nil {
 			readers = j.run.readers
+			durable = min(durable, j.run.consumed.Load()) // unaligned, it may be ahead of what was taken in
 		}
 	}
 	j.mu.Unlock()
@@ -194,7 +197,7 @@ func (j *Job) NotifyComplete(id uint64) {
 		store.Confirm(id)
 	}
 	for _, r := range readers {
-		r.Durable(js.Epoch)
+		r.Durable(durable)
 	}
 }
 

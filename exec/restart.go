@@ -43,6 +43,9 @@ func (j *Job) prepare() error {
 	if j.rel != nil {
 		if r.from != nil {
 			j.rel.Log.Reset(r.from.Epoch)
+			if len(r.from.Inflight) > 0 {
+				j.rel.Log.Forget(r.from.Epoch) // the epochs before it were not closed when it was cut
+			}
 			j.published.Store(r.from.Epoch)
 		} else {
 			j.rel.Log.Break(j.engine.clock.closed.Load())

@@ -78,10 +78,16 @@ type run struct {
 	arrived chan struct{} // all subtasks have passed the barrier in flight
 	cutting *cut
 
-	more      atomic.Bool  // a scan has rows left for another round of the backfill
-	again     atomic.Bool  // rows of the replaced view are put out again: sources wait
-	leavesRan bool         // constant leaves emit once, in the first round; written between barriers
-	scanned   atomic.Int64 // rows read during the backfill
+	yields    bool               // barriers may overtake rows
+	overtaken checkpoint.Barrier // the newest unaligned checkpoint; owned by the driver, as what follows
+	ahead     *cut               // that of overtaken
+	settling  bool               // what was in flight at the checkpoint that the run goes on from has not been taken in yet; written before the subtasks run
+
+	more      atomic.Bool   // a scan has rows left for another round of the backfill
+	consumed  atomic.Uint64 // done, for others than the driver
+	again     atomic.Bool   // rows of the replaced view are put out again: sources wait
+	leavesRan bool          // constant leaves emit once, in the first round; written between barriers
+	scanned   atomic.Int64  // rows read during the backfill
 	toScan    atomic.Int64
 	errors    errorLog
 }
@@ -164,14 +170,15 @@ func (r *run) execute() error {
 			}
 		}()
 	}
-	if !r.backfill && r.job.rel != nil {
+	if !r.backfill && r.job.rel != nil && !r.settling {
 		// Restored: readers see the checkpoint's content at once, and nothing that came after it. The parts are still nobody's.
 		r.job.rel.publish(r.done, r.done, r.restoredViews())
 		r.job.caughtUpOnce()
 	}
-	if r.backfill && len(r.job.inputs) > 0 {
+	switch {
+	case r.backfill && len(r.job.inputs) > 0:
 		r.job.status.Store(int32(JobBackfilling))
-	} else {
+	case !r.settling:
 		r.running()
 	}
 	r.engine.progress.notify()
@@ -241,6 +248,11 @@ func (r *run) drive() error {
 		}
 	} else if err := r.engine.cfg.Failpoints.Hit("exec/after-restore"); err != nil {
 		return err
+	}
+	if r.settling {
+		if err := r.firstAgain(); err != nil {
+			return err
+		}
 	}
 	for {
 		b, firstChange, ok, err := r.next()
@@ -359,6 +371,28 @@ func (r *run) first() error {
 	return nil
 }
 
+// firstAgain closes the epoch of the checkpoint that the run goes on from once more: it holds what was in flight, too.
+func (r *run) firstAgain() error {
+	if err := r.pass(checkpoint.Barrier{Epoch: r.done, Triggered: time.Now()}); err != nil {
+		return err
+	}
+	r.settling = false
+	if rel := r.job.rel; rel != nil {
+		var views []*state.View
+		for _, t := range r.subtasks {
+			if t.sink != nil {
+				views = append(views, t.sink.takeView())
+			}
+		}
+		rel.publish(r.done, r.done, views)
+		r.job.caughtUpOnce()
+	}
+	r.taken = true
+	r.running()
+	r.engine.progress.notify()
+	return nil
+}
+
 // rowsToFill is how many rows the scans that are to be filled read of the pinned versions: each all of its relation, in shares of the subtasks.
 func (r *run) rowsToFill() int64 {
 	n := int64(0)
@@ -397,10 +431,7 @@ func (r *run) next() (b checkpoint.Barrier, firstChange uint64, ok bool, err err
 	if err := r.checkReaders(); err != nil {
 		return b, 0, false, err
 	}
-	limit := r.engine.clock.closed.Load()
-	for _, in := range r.job.inputs {
-		limit = min(limit, in.Closed())
-	}
+	limit := r.closedByInputs()
 	if r.job.isPaused() {
 		b, ok = r.nextPaused(limit)
 		return b, b.Epoch, ok, nil
@@ -410,6 +441,9 @@ func (r *run) next() (b checkpoint.Barrier, firstChange uint64, ok bool, err err
 		return b, 0, false, nil
 	}
 	cp, hasCP := r.nextCheckpoint(limit)
+	if o := r.overtaken; o.Epoch > r.done && (!hasCP || cp.Epoch > o.Epoch) {
+		cp, hasCP = o, true // its epoch has to be closed, whatever became of it
+	}
 	first, has := r.firstChange(limit)
 	if r.live() {
 		// Epochs that were skipped at the start hold nothing: no barrier stops in them.
@@ -439,6 +473,15 @@ func (r *run) next() (b checkpoint.Barrier, firstChange uint64, ok bool, err err
 		b.Now = r.engine.now()
 	}
 	return b, min(first, b.Epoch), true, nil
+}
+
+// closedByInputs returns the newest epoch that the job may close.
+func (r *run) closedByInputs() uint64 {
+	limit := r.engine.clock.closed.Load()
+	for _, in := range r.job.inputs {
+		limit = min(limit, in.Closed())
+	}
+	return limit
 }
 
 // checkReaders fails when a log has given up on the job.
@@ -491,14 +534,14 @@ func (r *run) nextPaused(limit uint64) (b checkpoint.Barrier, ok bool) {
 
 // advance takes the job through one barrier and publishes the epoch.
 func (r *run) advance(b checkpoint.Barrier, firstChange uint64) error {
-	if b.Checkpoint != 0 && b.Now == 0 && !b.Full && r.unchanged(b) {
+	if b.Checkpoint != 0 && b.Now == 0 && !b.Full && b.Checkpoint != r.overtaken.Checkpoint && r.unchanged(b) {
 		r.passed(b.Epoch)
 		r.job.acknowledge(r.job.unchangedState(b))
 		return nil
 	}
 	r.taken = r.taken || r.live() || r.inputsChanged(b.Epoch) || r.dueEpoch > r.done && r.dueEpoch <= b.Epoch
 	ended, caught := r.sourcesEnded(), r.caught()
-	if b.Checkpoint == 0 && r.store.NeedsFlush() && !r.writing() {
+	if b.Checkpoint == 0 && r.store.NeedsFlush() && !r.writing() && (r.ahead == nil || r.ahead.begun) {
 		b.Checkpoint = flushOnly
 	}
 	if b.Stops(r.job.Spec.ID) {
@@ -515,8 +558,12 @@ func (r *run) advance(b checkpoint.Barrier, firstChange uint64) error {
 		r.job.behind.Store(false)
 		r.job.caughtUpOnce() // all that the sources held is in what was published
 	}
-	if c := r.cutting; b.Checkpoint != 0 && b.Checkpoint != flushOnly {
-		r.write(c)
+	switch b.Checkpoint {
+	case 0, flushOnly:
+	case r.overtaken.Checkpoint:
+		r.write(r.ahead)
+	default:
+		r.write(r.cutting)
 	}
 	if ended && r.job.quietSrc.CompareAndSwap(false, true) {
 		// All rows of the sources were before this barrier: from now on the job advances with its inputs alone.
@@ -537,20 +584,22 @@ func (r *run) pass(b checkpoint.Barrier) error {
 	r.reports, r.arrived = 0, arrived
 	r.mu.Unlock()
 	r.seq++
+	b.Unaligned = false // whether rows are overtaken is decided here
 	m := message{kind: msgBarrier, barrier: b, seq: r.seq}
 	if b.Checkpoint != 0 {
-		r.cutOf(b)
+		if b.Checkpoint != r.overtaken.Checkpoint {
+			r.cutOf(b)
+		}
 		m.loose = b.Checkpoint != flushOnly && r.job.Settings().Mode == checkpoint.AtLeastOnce
 	}
+	again := r.hurried(b)
 	for _, t := range r.leaves {
 		if !t.box.send(0, m) {
 			return errStopped
 		}
 	}
-	select {
-	case <-arrived:
-	case <-r.stop:
-		return errStopped
+	if err := r.awaitPassed(b, arrived, again); err != nil {
+		return err
 	}
 	for _, c := range r.contracts {
 		c.Check()
@@ -560,6 +609,35 @@ func (r *run) pass(b checkpoint.Barrier) error {
 		return r.flush()
 	}
 	return nil
+}
+
+// farFuture is when a timer fires that was not set.
+const farFuture = 24 * time.Hour
+
+// awaitPassed waits until all subtasks have passed a barrier. A checkpoint may overtake it meanwhile.
+func (r *run) awaitPassed(b checkpoint.Barrier, arrived <-chan struct{}, again time.Duration) error {
+	late := time.NewTimer(farFuture)
+	defer late.Stop()
+	for {
+		if again > 0 {
+			late.Reset(again)
+		}
+		var cut <-chan struct{}
+		if r.ahead != nil && !r.ahead.begun {
+			cut = r.ahead.done
+		}
+		select {
+		case <-arrived:
+			return nil
+		case <-r.stop:
+			return errStopped
+		case <-cut:
+			r.write(r.ahead)
+		case <-r.wake:
+		case <-late.C:
+		}
+		again = r.hurried(b)
+	}
 }
 
 // contract returns what watches the output of an operator's subtasks.
@@ -615,6 +693,7 @@ func (r *run) publish(b checkpoint.Barrier, firstChange uint64) {
 // passed notes that the job has taken in everything up to epoch.
 func (r *run) passed(epoch uint64) {
 	r.done = epoch
+	r.consumed.Store(epoch)
 	for _, rd := range r.readers {
 		if r.job.Spec.Temporary { // it never goes back
 			rd.Durable(epoch)
@@ -663,7 +742,7 @@ func (r *run) stateUnchanged() bool {
 	r.job.mu.Lock()
 	defer r.job.mu.Unlock()
 	c := r.job.completed
-	return c != nil && !c.Foreign() && r.job.lastSnap == c.Checkpoint && !r.store.Dirty() && !r.errors.dirty()
+	return c != nil && !c.Foreign() && len(c.Inflight) == 0 && r.job.lastSnap == c.Checkpoint && !r.store.Dirty() && !r.errors.dirty()
 }
 
 // samePositions reports that the sources stand where they stood at the last completed checkpoint.

@@ -1,6 +1,8 @@
 package exec
 
 import (
+	"slices"
+
 	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/state"
@@ -33,7 +35,8 @@ type scanLeaf struct {
 // logFeed is a place in the changes of the epochs that a barrier closes.
 type logFeed struct {
 	entries []changelog.Entry
-	chunk   int // of the first entry
+	chunk   int  // of the first entry
+	whole   bool // all of its chunks are of one subtask
 	through uint64
 }
 
@@ -99,18 +102,25 @@ func (s *scanLeaf) step() error {
 	return s.node.Emit(c)
 }
 
-// next returns the next chunk that is the subtask's, lent until the following call, nil at the end. Which it is depends on the chunk alone: subtasks
-// may look at the log from different epochs on.
+// next returns the next chunk that is the subtask's, lent until the following call, nil at the end. Which these are depends on the epoch alone: subtasks
+// may look at the log from different epochs on. All chunks of an epoch with retractions are of one subtask, so that none overtakes what it retracts.
 func (s *scanLeaf) next(f *logFeed) *types.Chunk {
 	for len(f.entries) > 0 {
 		e := &f.entries[0]
+		if f.chunk == 0 {
+			f.whole = slices.ContainsFunc(e.Chunks, func(c *types.Chunk) bool { return c.Weights != nil })
+		}
 		k := f.chunk
 		if k == len(e.Chunks) {
 			f.entries, f.chunk = f.entries[1:], 0
 			continue
 		}
 		f.chunk++
-		if (e.Epoch+uint64(k))%uint64(s.of) != uint64(s.share) {
+		of := e.Epoch
+		if !f.whole {
+			of += uint64(k)
+		}
+		if of%uint64(s.of) != uint64(s.share) {
 			continue
 		}
 		c := e.Chunks[k]

@@ -83,6 +83,9 @@ func (t *subtask) addSource(n *node, parallelism int) error {
 	}
 	ts := n.plan.Schema.Types()
 	l := &sourceLeaf{node: n, task: t, source: sn, chunk: types.NewChunk(ts), ended: map[string][]byte{}}
+	if r.settling {
+		t.restUntil = r.done
+	}
 	l.restored, l.restoredMarks = r.restoredPositions(n.plan, func(split string) bool { return splitOwner(split, parallelism) == t.index })
 	sn.subs = append(sn.subs, l)
 	n.source = l
@@ -233,7 +236,7 @@ func (l *sourceLeaf) noteSilent(s *splitReader) error {
 
 // sourceReady reports whether a split may have rows now; when all are idle it arranges to be woken.
 func (t *subtask) sourceReady() bool {
-	if len(t.sources) == 0 || t.run.again.Load() {
+	if len(t.sources) == 0 || t.run.again.Load() || t.restUntil != 0 {
 		return false
 	}
 	var wake time.Time
@@ -278,7 +281,7 @@ func (t *subtask) sourceReady() bool {
 
 // pumpSources reads one chunk of one split per source.
 func (t *subtask) pumpSources() error {
-	if len(t.sources) == 0 || t.run.job.isPaused() || t.run.again.Load() {
+	if len(t.sources) == 0 || t.run.job.isPaused() || t.run.again.Load() || t.restUntil != 0 {
 		return nil
 	}
 	for _, l := range t.sources {

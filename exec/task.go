@@ -173,12 +173,19 @@ type subtask struct {
 	adopted  []*adoptedRows
 	channels []channelInput // by channel; 0 is the driver's
 	handler  *barrier.Handler
-	first    int     // the first channel that delivers barriers
-	feeding  message // the driver's barrier while scans feed what it closes
-	outputs  []*queue
-	firstAt  time.Time
-	sink     *materializeOp
-	writer   *sinkOp
+	first    int      // the first channel that delivers barriers
+	feeding  message  // the driver's barrier while scans feed what it closes
+	cut      *taskCut // of an unaligned checkpoint, while what is in flight is collected
+	restored []kept   // was in flight at the checkpoint that the run goes on from
+	// restUntil is the epoch before whose end sources are not read, 0: they are.
+	restUntil uint64
+	// passedOver is the epoch up to which the driver has passed over without sending barriers.
+	passedOver uint64
+	processed  int64 // bytes taken in while channels wait for others
+	outputs    []*queue
+	firstAt    time.Time
+	sink       *materializeOp
+	writer     *sinkOp
 
 	// sinceMarks counts the rows emitted since watermarks were sent early.
 	sinceMarks int
@@ -260,6 +267,9 @@ func (w *watermarks) update(slot int, m message) (out []op.Watermark) {
 // build makes all subtasks of the run with their channels, and opens their operators over the restored state.
 func (r *run) build() error {
 	p := r.job.Spec.Plan
+	r.consumed.Store(r.done)
+	r.settling = r.from != nil && len(r.from.Inflight) > 0
+	r.yields = mayOvertake(p, r.engine.cfg.Lib) && !r.job.Spec.Temporary
 	r.now = r.engine.now()
 	byFrag := make(map[int][]*subtask, len(p.Fragments))
 	for i, f := range p.Fragments {
@@ -308,7 +318,7 @@ func (r *run) build() error {
 		}
 	}
 	r.alignSources()
-	return nil
+	return r.loadInflight()
 }
 
 // closesWindows reports whether the rows of an exchange go to an operator that emits windows when they close.
@@ -441,6 +451,9 @@ func (e *Engine) jobEnv() *expr.Env {
 // operators' Barrier calls. While a channel to a receiver is full it takes nothing but what is urgent.
 func (t *subtask) loop() error {
 	t.began.Store(time.Now().UnixNano())
+	if err := t.takeRestored(); err != nil {
+		return err
+	}
 	for {
 		if feeds := t.feeding.kind == msgBarrier; feeds || !t.roomy() {
 			m, ok, closed := t.box.takeUrgent(t.roomy)
@@ -524,6 +537,12 @@ func (t *subtask) handle(ch int, m message) error {
 		if err := t.run.engine.cfg.Failpoints.Hit("exec/take"); err != nil {
 			return err
 		}
+		if _, ok := t.handler.Collects(ch - t.first); ok {
+			t.cut.keep(in.node, m.chunk.Clone())
+		}
+		if t.handler.Aligning() {
+			t.processed += m.bytes
+		}
 		err := in.node.Emit(m.chunk)
 		m.chunk.Reset()
 		select {
@@ -543,12 +562,16 @@ func (t *subtask) handle(ch int, m message) error {
 		return t.assign(m.splits)
 	case msgBarrier:
 		if !t.handler.Aligning() {
-			t.firstAt = time.Now()
+			t.firstAt, t.processed = time.Now(), 0
 		}
 		if ch == 0 {
 			return t.begin(m)
 		}
 		return t.delivered(ch, m)
+	case msgMark:
+		return t.follow(t.handler.Mark(ch-t.first, m.barrier.Checkpoint), m.barrier)
+	case msgOvertake:
+		return t.overtake(m)
 	case msgAbort:
 		return t.follow(t.handler.Abort(m.barrier.Checkpoint), m.barrier)
 	}
@@ -678,9 +701,12 @@ func (t *subtask) barrier(m message, seal bool) error {
 	if seal || b.Checkpoint == flushOnly {
 		c := t.seal(b)
 		if c.stats.StartDelay = t.firstAt.Sub(b.Triggered); !m.loose {
-			c.stats.Alignment = aligned.Sub(t.firstAt)
+			c.stats.Alignment, c.stats.ProcessedBytes = aligned.Sub(t.firstAt), t.processed
 		}
 		t.run.collect(c)
+	}
+	if b.Epoch >= t.restUntil {
+		t.restUntil = 0
 	}
 	t.publishSplits()
 	t.run.passedBy()

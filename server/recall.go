@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -74,6 +75,9 @@ func (r *recall) relation(ctx context.Context, o *catalog.Object, now *checkpoin
 }
 
 func (r *recall) bring(ctx context.Context, rel *exec.Relation, now *checkpoint.JobState, held map[*checkpoint.HeldState]uint64) error {
+	if len(now.Inflight) > 0 {
+		return errors.New("its checkpoint is unaligned: what it held then is not all in its state")
+	}
 	var past []exec.PastState
 	for h, epoch := range held {
 		snap, err := r.s.coord.Fetch(ctx, h.JobState, filepath.Join(r.s.cfg.DataDir, "jobs", fmt.Sprint(h.Job)))

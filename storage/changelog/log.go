@@ -357,6 +357,18 @@ func (l *Log) Reset(e uint64) {
 	l.base = min(l.base, e)
 }
 
+// Forget drops the entries up to e, which are not all there: a reader that does not have them cannot go on.
+func (l *Log) Forget(e uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for r := range l.readers {
+		if r.consumed < e {
+			l.giveUp(r)
+		}
+	}
+	l.drop(e)
+}
+
 // Resets returns how often Reset was called, and the epoch of the last call: what readers have of later epochs is made again.
 func (l *Log) Resets() (n int64, to uint64) {
 	l.mu.Lock()
