@@ -54,6 +54,7 @@ type sinkRun struct {
 	complete uint64                        // newest completed checkpoint that commits
 	since    time.Time                     // when the oldest cut was made
 	next     *sinkCut                      // of the barrier that the driver is at
+	taken    bool                          // a cut is being committed
 	wake     chan struct{}
 }
 
@@ -249,7 +250,7 @@ func (s *sinkRun) aborted(id uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, c := range s.cuts {
-		if c.checkpoint == id && id > s.complete {
+		if c.checkpoint == id && (c.spared || id > s.complete) {
 			c.close()
 			s.cuts = append(s.cuts[:i:i], s.cuts[i+1:]...)
 			return
@@ -278,7 +279,7 @@ func (s *sinkRun) ready() (c *sinkCut, overdue bool) {
 	}
 	c = s.cuts[n-1]
 	s.cuts = append([]*sinkCut(nil), s.cuts[n:]...)
-	s.since = time.Now()
+	s.since, s.taken = time.Now(), true
 	return c, false
 }
 
@@ -289,7 +290,7 @@ func (s *sinkRun) pending() (epoch uint64, ok bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.committed.Load(), len(s.cuts) > 0
+	return s.committed.Load(), s.taken || len(s.cuts) > 0
 }
 
 // loop commits what is complete, until the run ends. It owns what it takes from the list.
@@ -350,7 +351,10 @@ func (s *sinkRun) commit(c *sinkCut) error {
 			return err
 		}
 	}
+	s.mu.Lock()
 	s.committed.Store(c.epoch)
+	s.taken = false
+	s.mu.Unlock()
 	s.run.engine.progress.notify()
 	return nil
 }
@@ -444,6 +448,45 @@ func (s *sinkRun) close() error {
 	}
 	s.next, s.cuts = nil, nil
 	return s.sink.Close()
+}
+
+// AwaitCommits waits until all that a complete checkpoint of the job has is in the target of its sink.
+func (j *Job) AwaitCommits(ctx context.Context) error {
+	for {
+		changed := j.engine.progress.wait()
+		j.mu.Lock()
+		r := j.run
+		j.mu.Unlock()
+		if r == nil || r.sink.idle() {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-j.stopCh:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// AwaitCommits waits until all that complete checkpoints have is in the targets of all sinks, or ctx ends: it is committed at the next start then.
+func (e *Engine) AwaitCommits(ctx context.Context) {
+	for _, j := range e.Jobs() {
+		if j.AwaitCommits(ctx) != nil {
+			return
+		}
+	}
+}
+
+// idle reports that nothing waits for its commit that may be committed.
+func (s *sinkRun) idle() bool {
+	if s == nil {
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.taken && !slices.ContainsFunc(s.cuts, func(c *sinkCut) bool { return !s.exactly || c.checkpoint <= s.complete && !c.spared })
 }
 
 // trouble notes an error that does not end the run.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -24,22 +25,29 @@ type model struct {
 	opened   int
 	staged   map[string][]string // durable, not visible
 	done     map[string]bool
-	visible  map[string]int // rows, with how often
-	byKey    map[string]string
-	commits  int // calls of Commit that had something to do
+	visible  map[string]int               // rows, with how often
+	byKey    map[string]map[string]string // by sink and key
+	commits  int                          // calls of Commit that had something to do
 	lost     []string
 	failing  int // calls of Commit that fail still, half way
 	flushing int // calls of flush that fail still
 }
 
 func newModel() *model {
-	return &model{staged: map[string][]string{}, done: map[string]bool{}, visible: map[string]int{}, byKey: map[string]string{}}
+	return &model{staged: map[string][]string{}, done: map[string]bool{}, visible: map[string]int{}, byKey: map[string]map[string]string{}}
 }
 
 func (m *model) rows() map[string]int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return maps.Clone(m.visible)
+}
+
+// keyed are the rows of an upsert sink.
+func (m *model) keyed(sink string) []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Sorted(maps.Values(m.byKey[sink]))
 }
 
 func (m *model) Name() string                    { return "model" }
@@ -109,8 +117,15 @@ func (s *modelSink) Commit(_ context.Context, _ uint64, list *connector.Committa
 			key, _, _ := strings.Cut(r[1:], ",")
 			if s.cfg.Mode == connector.AppendOnly {
 				m.visible[r[1:]]++
-			} else if delete(m.byKey, key); r[0] == '+' {
-				m.byKey[key] = r[1:]
+				continue
+			}
+			of := m.byKey[s.cfg.Name]
+			if of == nil {
+				of = map[string]string{}
+				m.byKey[s.cfg.Name] = of
+			}
+			if delete(of, key); r[0] == '+' {
+				of[key] = r[1:]
 			}
 		}
 		delete(m.staged, string(c))
@@ -265,5 +280,239 @@ func TestSinkKilledAtEveryStep(t *testing.T) {
 				d.once(n + 20)
 			}
 		})
+	}
+}
+
+// TestLostNotificationsAndAbortedCheckpoints: the next notification that arrives commits all that came before it.
+func TestLostNotificationsAndAbortedCheckpoints(t *testing.T) {
+	checkpointrows.Shows(t, 53, 125)
+	d := openDB(t, testOptions{})
+	d.source("src", "id int8, v int8", "")
+	j := d.sink("out", "select id, v from src", "", true, 2)
+	d.feed(0, 10)
+	d.checkpointed()
+	d.once(10)
+	commits := d.model.commits
+	require.NoError(t, d.fail.Change("checkpoint/before-notify=error(lost)*2"))
+	for i := range 2 { // durable, and nobody is told
+		d.feed(10+10*i, 20+10*i)
+		d.checkpointed()
+	}
+	d.model.mu.Lock()
+	d.model.flushing = 1 // the next one fails before it is durable
+	d.model.mu.Unlock()
+	d.feed(30, 40)
+	d.allRead()
+	_, err := d.coord.Trigger(d.ctx(), []uint64{j.Spec.ID})
+	require.ErrorContains(t, err, "the target cannot be written")
+	require.Equal(t, commits, d.model.commits)
+	require.Len(t, d.model.rows(), 10)
+	d.feed(40, 50)
+	d.checkpointed()
+	d.once(50)
+	require.Equal(t, commits+1, d.model.commits, "one commit of all of it")
+	require.Zero(t, j.Restarts())
+}
+
+// TestSavepointsCommitNothing: what a savepoint has sealed appears with the next checkpoint.
+func TestSavepointsCommitNothing(t *testing.T) {
+	checkpointrows.Shows(t, 102)
+	d := openDB(t, testOptions{})
+	d.source("src", "id int8, v int8", "")
+	j := d.sink("out", "select id, v from src", "", true, 1)
+	d.feed(0, 10)
+	d.checkpointed()
+	d.once(10)
+	d.feed(10, 20)
+	d.allRead()
+	commits := d.model.commits
+	_, err := d.coord.Savepoint(d.ctx(), checkpoint.SavepointRequest{Jobs: []uint64{j.Spec.ID}, Spec: checkpoint.SavepointSpec{Target: "file://" + t.TempDir()}})
+	require.NoError(t, err)
+	require.True(t, j.run.sink.idle(), "nothing waits for its commit")
+	require.Equal(t, commits, d.model.commits)
+	require.Len(t, d.model.rows(), 10)
+	d.checkpoint()
+	d.once(20)
+	// A crash after a savepoint goes back to the checkpoint before it: what the savepoint had sealed is written again, once.
+	d.feed(20, 30)
+	d.allRead()
+	_, err = d.coord.Savepoint(d.ctx(), checkpoint.SavepointRequest{Jobs: []uint64{j.Spec.ID}, Spec: checkpoint.SavepointSpec{Target: "file://" + t.TempDir()}})
+	require.NoError(t, err)
+	d.reopen()
+	d.checkpointed()
+	d.once(30)
+}
+
+// TestBoundedSinksCommitTheirLastRows: no periodic checkpoint is made here, and none is asked for.
+func TestBoundedSinksCommitTheirLastRows(t *testing.T) {
+	checkpointrows.Shows(t, 121)
+	d := openDB(t, testOptions{})
+	d.source("src", "id int8, v int8", "")
+	d.view("m", "select id, v from src", 1)
+	d.feed(0, 30)
+	d.script.end()
+	d.sink("out", "select id, v from src", "", true, 2)
+	d.once(30)
+	t.Run("through a view", func(t *testing.T) {
+		d := openDB(t, testOptions{})
+		d.source("src", "id int8, v int8", "")
+		d.feed(0, 10)
+		d.view("m", "select id, v from src", 1)
+		d.sink("out", "select id, v from m", "", true, 2)
+		d.feed(10, 30)
+		d.script.end()
+		d.engine.wakeSources()
+		d.once(30)
+	})
+	t.Run("made after the end", func(t *testing.T) {
+		d := openDB(t, testOptions{})
+		d.source("src", "id int8, v int8", "")
+		d.feed(0, 30)
+		d.script.end()
+		d.view("m", "select id, v from src", 1)
+		d.sink("out", "select id, v from m", "", true, 2)
+		d.once(30)
+	})
+}
+
+// TestCommitsAreTriedAgain: a target that is away for a while restarts nothing, and a commit that broke off in the middle is completed.
+func TestCommitsAreTriedAgain(t *testing.T) {
+	d := openDB(t, testOptions{})
+	d.source("src", "id int8, v int8", "")
+	j := d.sink("out", "select id, v from src", "", true, 2)
+	d.model.failing = 3
+	d.feed(0, 20)
+	d.checkpointed()
+	d.until("the failure is told", func() bool { return j.Err() != nil })
+	require.ErrorContains(t, j.Err(), "the target went away")
+	d.once(20)
+	require.Zero(t, j.Restarts())
+	// Another target, and another start, of the same rows.
+	spec := *j.target.Load()
+	d.engine.SetSink(j, &spec)
+	d.feed(20, 30)
+	d.checkpointed()
+	d.once(30)
+}
+
+// TestUpsertSink: the target holds what the query gives at every completed checkpoint, through changes, crashes, another parallelism, and changes of one key within an epoch.
+func TestUpsertSink(t *testing.T) {
+	d := openDB(t, testOptions{})
+	viewSet(d, 2)
+	d.sink("keyed", "select k, s from g", "k", true, 2)
+	d.sink("other", "select v as w, count(*) as n from t group by v", "w", true, 2)
+	same := func() {
+		t.Helper()
+		d.same()
+		d.checkpoint()
+		d.until("all is committed", func() bool { return d.job("keyed").run.sink.idle() && d.job("other").run.sink.idle() })
+	}
+	for i, par := range []int{2, 3, 1} {
+		churn(d, 20*i, 20)
+		same()
+		require.Equal(t, d.query("select k, s from g", d.engine.Epoch()), d.model.keyed("keyed"))
+		require.Equal(t, d.query("select v, count(*) from t group by v", d.engine.Epoch()), d.model.keyed("other"))
+		churn(d, 20*i+20, 3) // lost in the crash for the sink, and written again
+		for _, def := range d.defs {
+			def.parallelism = par
+		}
+		d.reopen()
+	}
+	d.same()
+	d.checkpoint()
+	d.until("all is committed", func() bool {
+		return strings.Join(d.query("select k, s from g", d.engine.Epoch()), " ") == strings.Join(d.model.keyed("keyed"), " ")
+	})
+}
+
+// TestAtLeastOnceSink: rows appear without any checkpoint, and all of them after a crash.
+func TestAtLeastOnceSink(t *testing.T) {
+	d := openDB(t, testOptions{})
+	d.source("src", "id int8, v int8", "")
+	d.sink("out", "select id, v from src", "", false, 2)
+	d.feed(0, 20)
+	d.until("rows appear", func() bool { return len(d.model.rows()) == 20 })
+	d.checkpointed()
+	d.feed(20, 30)
+	d.until("rows appear", func() bool { return len(d.model.rows()) == 30 })
+	d.reopen()
+	d.feed(30, 40)
+	d.until("rows appear", func() bool { return len(d.model.rows()) == 40 })
+	require.Empty(t, d.model.lost)
+	for i := range 20 {
+		require.Equal(t, 1, d.model.rows()[fmt.Sprintf("%d,%d", i, i%7)], "a checkpoint has it")
+	}
+}
+
+// TestSinkBehindItsInput: a sink whose input has forgotten changes says so, and writes nothing twice.
+func TestSinkBehindItsInput(t *testing.T) {
+	d := openDB(t, testOptions{changeLog: 2000, noWAL: true})
+	d.table("t", "id int8, v int8")
+	j := d.sink("out", "select id, v from t", "id", true, 1)
+	d.exec("t +1,1")
+	d.wait(j.CaughtUp(), "the sink catches up")
+	d.checkpoint()
+	j.Pause()
+	for i := range 300 {
+		d.exec(fmt.Sprintf("t +%d,%d", i, i))
+	}
+	j.Resume()
+	d.until("it says so", func() bool { return j.Err() != nil && strings.Contains(j.Err().Error(), "cannot go on") })
+	require.Equal(t, []string{"1,1"}, d.model.keyed("out"))
+}
+
+// TestDroppedSinkLeavesNothingHidden: what was sealed and not committed is cleared away.
+func TestDroppedSinkLeavesNothingHidden(t *testing.T) {
+	d := openDB(t, testOptions{})
+	d.source("src", "id int8, v int8", "")
+	j := d.sink("out", "select id, v from src", "", true, 2)
+	d.feed(0, 20)
+	d.checkpointed()
+	d.once(20)
+	require.NoError(t, d.fail.Change("checkpoint/before-notify=error(lost)"))
+	d.feed(20, 40)
+	d.checkpointed()
+	require.NotEmpty(t, d.model.staged)
+	require.NoError(t, d.engine.DropJob(j.Spec.ID))
+	require.Empty(t, d.model.staged)
+	require.Len(t, d.model.rows(), 20)
+}
+
+// TestCutsOfSinks: several checkpoints may be in flight, complete out of order, be aborted late, or be savepoints; what is committed is the newest complete one.
+func TestCutsOfSinks(t *testing.T) {
+	for _, c := range []struct {
+		script string // cN: cut; sN: cut of a savepoint; +N completed, -N aborted; =N: the cut that is ready, 0 for none
+	}{
+		{"c1 c2 =0 +1 =1 =0 +2 =2 =0"},
+		{"c1 c2 +2 =2 +1 =0"},
+		{"c1 c2 -1 =0 +2 =2"},
+		{"c1 c2 +1 -2 =1 =0 c3 =0 +3 =3"},
+		{"c1 s2 +1 =1 =0 -2 =0 c3 +3 =3"},
+		{"s1 -1 =0 c2 +2 =2"},
+		{"s1 c2 +2 =2 -1 =0"},
+		{"c1 +1 -1 =1"}, // aborted comes too late to count
+		{"c1 c3 +2 =1 =0 +4 =3"},
+	} {
+		s := &sinkRun{exactly: true, wake: make(chan struct{}, 1)}
+		for _, step := range strings.Fields(c.script) {
+			var n uint64
+			_, err := fmt.Sscan(step[1:], &n)
+			require.NoError(t, err)
+			switch step[0] {
+			case 'c', 's':
+				s.add(&sinkCut{checkpoint: n, epoch: n * 10, spared: step[0] == 's'})
+			case '+':
+				s.completed(n)
+			case '-':
+				s.aborted(n)
+			case '=':
+				got := uint64(0)
+				if r, _ := s.ready(); r != nil {
+					got = r.checkpoint
+				}
+				require.Equal(t, n, got, "%s of %s", step, c.script)
+			}
+		}
+		require.Empty(t, s.cuts, c.script)
 	}
 }

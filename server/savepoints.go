@@ -145,7 +145,7 @@ func (a *actions) stop(o *catalog.Object, spec checkpoint.SavepointSpec) (string
 		err = ss.srv.cfg.Failpoints.Hit("savepoint/stopped")
 	}
 	if err == nil {
-		return res.Path, nil
+		return res.Path, j.AwaitCommits(a.ctx)
 	}
 	if merr := mark(false); merr != nil {
 		return "", errors.Join(err, merr)

@@ -510,11 +510,17 @@ func (s *Server) Close(ctx context.Context) error {
 			if cerr := s.coord.FinalCheckpoint(ctx); cerr != nil {
 				s.log.Warn().Err(cerr).Msg("last checkpoint failed: the next start continues from the one before")
 			}
+			commits, cancel := context.WithTimeout(ctx, sinkGrace)
+			s.engine.AwaitCommits(commits)
+			cancel()
 		}
 		s.closeErr = errors.Join(err, s.release())
 	})
 	return s.closeErr
 }
+
+// sinkGrace is how long a stop waits for targets of sinks to take what the last checkpoint has.
+const sinkGrace = 5 * time.Second
 
 // Abort stops without a last checkpoint, as a crash would.
 func (s *Server) Abort() error {

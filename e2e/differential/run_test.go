@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/streamdb/streamdb"
+	"github.com/streamdb/streamdb/e2e/pgserver"
 )
 
 // minQueries is the least number of compared statements: a suite that shrinks fails.
@@ -46,7 +47,7 @@ type acceptedQuery struct {
 }
 
 func TestDifferential(t *testing.T) {
-	s := &suite{postgres: postgres(t), accepted: readAccepted(t), counts: map[string]totals{}}
+	s := &suite{postgres: pgserver.Start(t), accepted: readAccepted(t), counts: map[string]totals{}}
 	files, err := filepath.Glob("testdata/*.sql")
 	require.NoError(t, err)
 	t.Run("families", func(t *testing.T) {

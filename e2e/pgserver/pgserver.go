@@ -1,6 +1,7 @@
 //go:build e2e
 
-package differential
+// Package pgserver starts PostgreSQL servers for tests.
+package pgserver
 
 import (
 	"bufio"
@@ -26,8 +27,8 @@ const (
 	postgresConnections  = 40
 )
 
-// postgres returns the connection string of a PostgreSQL server that lives as long as the test.
-func postgres(t *testing.T) string {
+// Start returns the connection string of a PostgreSQL server that lives as long as the test.
+func Start(t *testing.T) string {
 	t.Helper()
 	if conn := os.Getenv("STREAMDB_POSTGRES"); conn != "" {
 		return conn

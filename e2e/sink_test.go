@@ -1,0 +1,210 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+
+	"github.com/streamdb/streamdb/connector"
+	"github.com/streamdb/streamdb/connector/connectortest"
+	"github.com/streamdb/streamdb/connector/postgres"
+	"github.com/streamdb/streamdb/e2e/pgserver"
+	"github.com/streamdb/streamdb/internal/checkpointrows"
+)
+
+// sinkTimeout bounds how long rows take to be in a target.
+const sinkTimeout = time.Minute
+
+// target runs statements in a PostgreSQL server.
+func target(t *testing.T, url, statements string) [][]string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), statementTimeout)
+	defer cancel()
+	conn, err := pgconn.Connect(ctx, url)
+	require.NoError(t, err)
+	defer conn.Close(ctx)
+	rows, err := query(ctx, conn, statements)
+	require.NoError(t, err, statements)
+	return rows
+}
+
+// The PostgreSQL sink keeps what the engine relies on.
+func TestPostgresSinkContract(t *testing.T) {
+	url := pgserver.Start(t)
+	n := 0
+	connectortest.TestSink(t, func(t *testing.T) connectortest.SinkTarget {
+		n++
+		table := fmt.Sprintf("rows_%d", n)
+		target(t, url, "CREATE TABLE "+table+" (id bigint, name text); DROP TABLE IF EXISTS streamdb_sinks")
+		return connectortest.SinkTarget{
+			Connector: postgres.New(),
+			Config:    connector.SinkConfig{Name: table, Options: map[string]string{"connector": "postgres", "url": url, "table": table}},
+			Rows: func(t *testing.T) (rows []string) {
+				for _, r := range target(t, url, "SELECT id || ',' || name FROM "+table) {
+					rows = append(rows, r[0])
+				}
+				return rows
+			},
+		}
+	})
+}
+
+// sinkPoints are the steps of a sink's commit, and of the checkpoint before it, at which the process is killed.
+var sinkPoints = []string{
+	"sink/before-precommit", "sink/after-precommit", "checkpoint/after-upload", "checkpoint/after-manifest", "checkpoint/after-head", "checkpoint/before-notify",
+	"sink/before-commit", "sink/half-commit", "sink/after-commit",
+}
+
+// TestSinksKilled kills the server at each step of a checkpoint with sinks, while events come and rows change: what is in the targets at the end is what the views
+// hold, each row once.
+func TestSinksKilled(t *testing.T) {
+	checkpointrows.Shows(t, 123)
+	url := pgserver.Start(t)
+	target(t, url, `CREATE TABLE bids (auction bigint, price bigint, extra text);
+		CREATE TABLE totals (k int PRIMARY KEY, n bigint, s numeric, at timestamptz, tags text[], doc jsonb, raw bytea, f float8)`)
+	dir := t.TempDir()
+	files := filepath.Join(dir, "files")
+	o := serveOptions{dataDir: filepath.Join(dir, "data"), settings: []string{"execution.checkpointing.interval=200ms", "execution.checkpointing.min-pause=0s"}}
+	p := serve(t, o)
+	c := p.client(t)
+	run := func(statements string) {
+		t.Helper()
+		_, err := c.try(statements)
+		require.NoError(t, err, statements)
+	}
+	run(`CREATE SOURCE bid WITH (connector = 'nexmark', nexmark.table.type = 'Bid', nexmark.event.num = '400000', nexmark.event.rate = '20000')`)
+	run(`CREATE TABLE t (id int PRIMARY KEY, k int, v numeric)`)
+	run(`CREATE MATERIALIZED VIEW bids AS SELECT count(*) AS n, sum(price) AS s, sum(auction) AS a FROM bid`)
+	run(`CREATE MATERIALIZED VIEW totals AS SELECT k, count(*) AS n, sum(v) AS s, max('2024-02-03 04:05:06+02'::timestamptz) AS at, array_agg('a"' || id ORDER BY id) AS tags,
+		jsonb_build_object('k', k) AS doc, max('x'::text)::bytea AS raw, avg(v)::float8 AS f FROM t GROUP BY k`)
+	run(`CREATE SINK pg_bids AS SELECT auction, price, extra FROM bid WITH (connector = 'postgres', url = '` + url + `', table = 'bids')`)
+	run(`CREATE SINK pg_totals FROM totals WITH (connector = 'postgres', url = '` + url + `', table = 'totals', primary_key = 'k')`)
+	run(`CREATE SINK file_bids AS SELECT auction, price FROM bid WITH (connector = 'file', path = '` + files + `') FORMAT PLAIN ENCODE CSV (header = 'false')`)
+	i := 0
+	for _, point := range sinkPoints {
+		p.kill()
+		withFault := o
+		withFault.failpoints = point + "=kill"
+		var err error
+		p, err = launch(withFault)
+		if err != nil {
+			require.ErrorIs(t, err, errEnded)
+		} else {
+			t.Cleanup(p.kill)
+			if conn, err := p.connect(t.Context()); err == nil { // it may have reached the step already
+				c = &client{t: t, conn: conn, p: p}
+			}
+			for began := time.Now(); p.alive() && time.Since(began) < sinkTimeout; i++ {
+				_, _ = c.try(fmt.Sprintf("INSERT INTO t VALUES (%d, %d, %d.5); DELETE FROM t WHERE id = %d", i, i%10, i%7, i/3)) // ends with the server
+			}
+			require.False(t, p.alive(), "%s was not reached", point)
+		}
+		p = serve(t, o)
+		c = p.client(t)
+	}
+	run("WAIT")
+	want := func(q string) string {
+		rows, err := c.try(q)
+		require.NoError(t, err)
+		return fmt.Sprint(rows)
+	}
+	same := func(what string, both func() (want, got string)) {
+		t.Helper()
+		var w, g string
+		eventually(sinkTimeout, func() bool { w, g = both(); return w == g })
+		require.Equal(t, w, g, what)
+	}
+	const all = "SELECT k, n, s, at::timestamptz AT TIME ZONE 'UTC', tags, doc, raw, f FROM totals ORDER BY k"
+	same("upserts", func() (string, string) { return want(all), fmt.Sprint(target(t, url, all)) })
+	same("bids in PostgreSQL", func() (string, string) {
+		return want("SELECT n, s, a FROM bids"), fmt.Sprint(target(t, url, "SELECT count(*), sum(price), sum(auction) FROM bids"))
+	})
+	require.Equal(t, "[[368000]]", want("SELECT n FROM bids"), "all events were read")
+	same("bids in files", func() (string, string) {
+		var n, s, a int64
+		paths, err := filepath.Glob(filepath.Join(files, "[^.]*"))
+		require.NoError(t, err)
+		for _, path := range paths {
+			data, err := os.ReadFile(path)
+			require.NoError(t, err)
+			for l := range strings.Lines(string(data)) {
+				var auction, price int64
+				_, err := fmt.Sscanf(l, "%d,%d", &auction, &price)
+				require.NoError(t, err, "%s: %q", path, l)
+				n, s, a = n+1, s+price, a+auction
+			}
+		}
+		return want("SELECT n, s, a FROM bids"), fmt.Sprintf("[[%d %d %d]]", n, s, a)
+	})
+	hidden, err := filepath.Glob(filepath.Join(files, ".*"))
+	require.NoError(t, err)
+	require.Empty(t, hidden, "what was aborted is cleared away")
+}
+
+// TestPostgresSinkRefusals: a target that does not fit is refused when the sink is made, and passwords are not shown.
+func TestPostgresSinkRefusals(t *testing.T) {
+	url := pgserver.Start(t)
+	target(t, url, "CREATE TABLE a (id int, v text); CREATE TABLE b (id int PRIMARY KEY, v text, must int NOT NULL); CREATE TABLE d (id date, v text); CREATE TABLE e (id bigint PRIMARY KEY, v varchar(3))")
+	dir := t.TempDir()
+	p := serve(t, serveOptions{dataDir: dir, settings: []string{"execution.checkpointing.interval=100ms"}})
+	c := p.client(t)
+	_, err := c.try("CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t VALUES (1, 'x')")
+	require.NoError(t, err)
+	with := func(table string) string {
+		return "WITH (connector = 'postgres', url = '" + url + "', table = '" + table + "'"
+	}
+	for statement, message := range map[string]string{
+		"CREATE SINK s FROM t " + with("nope") + ")":                                                      "the target has no table",
+		"CREATE SINK s FROM t " + with("a") + ")":                                                         "has no primary key or unique index of (id)",
+		"CREATE SINK s FROM t " + with("b") + ")":                                                         `column "must"`,
+		"CREATE SINK s AS SELECT v, id, 1 AS more FROM t " + with("e") + ")":                              `has no column "more"`,
+		"CREATE SINK s FROM t " + with("d") + ", type = 'append-only', force_append_only = 'true')":       `is of type date but the sink's is of type integer`,
+		"CREATE SINK s FROM t " + with("e") + ", type = 'append-only')":                                   "an append-only sink cannot take rows that change",
+		"CREATE SINK s FROM t " + with("e") + ") FORMAT UPSERT ENCODE JSON":                               "takes no FORMAT",
+		"CREATE SINK s FROM t WITH (connector = 'postgres', url = 'host=/nowhere', table = 'e')":          "target of the sink",
+		"CREATE SINK s FROM t WITH (connector = 'postgres', url = 'postgres://u:secret@:x', table = 'e')": "it is not a connection URL",
+	} {
+		_, err := c.try(statement)
+		require.ErrorContains(t, err, message, statement)
+		require.NotContains(t, err.Error(), "secret")
+	}
+	_, err = c.try("CREATE SINK s FROM t " + with("e") + ", password = 'a secret')")
+	require.NoError(t, err)
+	rows, err := c.try("SHOW CREATE SINK s")
+	require.NoError(t, err)
+	require.NotContains(t, rows[0][1], "a secret")
+	becomes := func(want, q string, ask func(string) [][]string) {
+		t.Helper()
+		got := ""
+		eventually(sinkTimeout, func() bool { got = fmt.Sprint(ask(q)); return got == want })
+		require.Equal(t, want, got, q)
+	}
+	there := func(q string) [][]string { return target(t, url, q) }
+	here := func(q string) [][]string {
+		rows, err := c.try(q)
+		require.NoError(t, err)
+		return rows
+	}
+	becomes("[[1 x]]", "SELECT * FROM e", there)
+	// What the target refuses stops the sink alone, says why, and is written when the cause has gone.
+	_, err = c.try("UPDATE t SET v = 'much too long'")
+	require.NoError(t, err)
+	becomes("[[RUNNING t]]", "SELECT state, last_error LIKE '%value too long for type character varying(3)%' FROM streamdb.jobs WHERE name = 's'", here)
+	target(t, url, "ALTER TABLE e ALTER v TYPE text")
+	becomes("[[1 much too long]]", "SELECT * FROM e", there)
+	_, err = c.try("DELETE FROM t; INSERT INTO t VALUES (2, NULL), (3, E'\\\\N\\t')")
+	require.NoError(t, err)
+	becomes("[[2 NULL] [3 \\N\t]]", "SELECT id, coalesce(v, 'NULL') FROM e ORDER BY id", there)
+	_, err = c.try("DROP SINK s")
+	require.NoError(t, err)
+	require.Equal(t, [][]string{{"0"}}, there("SELECT count(*) FROM streamdb_sinks"))
+}
