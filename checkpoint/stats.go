@@ -393,14 +393,21 @@ func (j *jobHistory) add(row *JobCheckpoint) {
 }
 
 func (j *jobHistory) distribution(value int) Distribution {
-	if len(j.samples) == 0 {
-		return Distribution{}
-	}
 	vs := make([]int64, len(j.samples))
-	sum := int64(0)
 	for i, s := range j.samples {
 		vs[i] = s[value]
-		sum += s[value]
+	}
+	return DistributionOf(vs)
+}
+
+// DistributionOf describes values, which it sorts; all is 0 without any.
+func DistributionOf(vs []int64) Distribution {
+	if len(vs) == 0 {
+		return Distribution{}
+	}
+	sum := int64(0)
+	for _, v := range vs {
+		sum += v
 	}
 	slices.Sort(vs)
 	// The smallest value that at least the given share of all is not above.

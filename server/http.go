@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/exec"
 )
 
@@ -34,7 +33,7 @@ func (s *Server) HTTPHandler() http.Handler {
 		fmt.Fprintln(w, "ready")
 	})
 	mux.HandleFunc("GET /jobs", s.httpJobs)
-	mux.HandleFunc("GET /jobs/{id}/checkpoints", s.httpCheckpoints)
+	s.checkpointRoutes(mux)
 	mux.HandleFunc("GET /{$}", s.httpIndex)
 	return mux
 }
@@ -73,52 +72,43 @@ func (s *Server) httpJobs(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, map[string]any{"jobs": jobs})
 }
 
-type httpCheckpoint struct {
-	ID               uint64 `json:"id"`
-	Status           string `json:"status"`
-	TriggerTimestamp int64  `json:"trigger_timestamp"`
-	Duration         int64  `json:"end_to_end_duration"`
-	CheckpointedSize int64  `json:"checkpointed_size"`
-	StateSize        int64  `json:"state_size"`
-	FailureMessage   string `json:"failure_message,omitempty"`
-}
-
-func (s *Server) httpCheckpoints(w http.ResponseWriter, r *http.Request) {
-	id, err := strconv.ParseUint(r.PathValue("id"), 10, 64)
-	if err != nil {
-		http.Error(w, "bad job id", http.StatusBadRequest)
-		return
-	}
-	if _, ok := s.engine.Job(id); !ok && id != exec.TablesID {
-		http.Error(w, "no such job", http.StatusNotFound)
-		return
-	}
-	counts := map[string]int{"total": 0, "in_progress": 0, "completed": 0, "failed": 0}
-	history := []httpCheckpoint{}
-	for _, c := range s.coord.Stats().Checkpoints {
-		if s.publicID(c.Job) != id {
-			continue
-		}
-		counts["total"]++
-		switch c.Status {
-		case checkpoint.StatusInProgress:
-			counts["in_progress"]++
-		case checkpoint.StatusCompleted:
-			counts["completed"]++
-		case checkpoint.StatusFailed:
-			counts["failed"]++
-		}
-		history = append(history, httpCheckpoint{
-			ID: c.ID, Status: string(c.Status), TriggerTimestamp: c.TriggerTime.UnixMilli(), Duration: c.Duration.Milliseconds(),
-			CheckpointedSize: c.CheckpointedSize, StateSize: c.FullSize, FailureMessage: c.FailureMessage,
-		})
-	}
-	writeJSON(w, map[string]any{"counts": counts, "history": history})
-}
-
 func (s *Server) httpIndex(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	fmt.Fprintf(w, "streamdb, up %v\n\nGET /metrics, /healthz, /readyz, /jobs, /jobs/{id}/checkpoints\n", time.Since(s.started).Round(time.Second))
+	fmt.Fprintf(w, "streamdb, up %v\n\nGET /metrics, /healthz, /readyz, /jobs, /jobs/{id}/checkpoints\nAll paths: docs/operations.md\n", time.Since(s.started).Round(time.Second))
+}
+
+// maxSubtaskMetrics bounds the subtasks of a job that have metrics of their own.
+const maxSubtaskMetrics = 256
+
+type metricFunc func(name, help string, v float64, labels, values []string)
+
+// checkpoints collects what is known of the checkpoints of a job.
+func (m *metrics) checkpoints(j *exec.Job, name, path string, gauge, counter metricFunc) {
+	st, l := m.s.coord.JobStats(j.Spec.ID), []string{name}
+	gauge("job_checkpoints_in_progress", "Checkpoints of the job in progress.", float64(st.Counts.InProgress), jobLabels, l)
+	counter("job_checkpoints_completed_total", "Completed checkpoints of the job.", float64(st.Counts.Completed), jobLabels, l)
+	counter("job_checkpoints_failed_total", "Failed checkpoints of the job.", float64(st.Counts.Failed), jobLabels, l)
+	counter("job_checkpoints_total", "Checkpoints of the job that were begun.", float64(st.Counts.Total), jobLabels, l)
+	if r := st.Restored; r != nil {
+		gauge("job_restore_timestamp_seconds", "When the job was last restored.", float64(r.At.UnixMilli())/1000, jobLabels, l)
+	}
+	c := st.Completed
+	if c == nil {
+		return
+	}
+	gauge("job_last_checkpoint_id", "Id of the newest completed one.", float64(c.ID), jobLabels, l)
+	gauge("job_last_checkpoint_duration_seconds", "From its trigger until it was complete.", c.Duration.Seconds(), jobLabels, l)
+	gauge("job_last_checkpoint_size_bytes", "New with it.", float64(c.CheckpointedSize), jobLabels, l)
+	gauge("job_last_checkpoint_full_size_bytes", "All that it consists of.", float64(c.FullSize), jobLabels, l)
+	gauge("job_last_checkpoint_completed_timestamp_seconds", "When it was complete.", float64(st.CompletedAt.UnixMilli())/1000, jobLabels, l)
+	gauge("job_last_checkpoint_processed_bytes", "Processed while its barriers were aligned.", float64(c.ProcessedBytes), jobLabels, l)
+	gauge("job_last_checkpoint_persisted_bytes", "In flight, and part of it.", float64(c.PersistedBytes), jobLabels, l)
+	gauge("job_last_checkpoint_external_path", "1; the label path says where it is.", 1, []string{"job", "path"}, []string{name, m.s.objects.String() + "/" + path})
+	for _, sub := range c.Subtasks[:min(len(c.Subtasks), maxSubtaskMetrics)] {
+		labels, values := []string{"job", "operator", "subtask"}, []string{name, sub.Operator, strconv.Itoa(sub.Subtask)}
+		gauge("job_checkpoint_start_delay_seconds", "From the trigger of the newest completed one to its first barrier, by subtask.", sub.StartDelay.Seconds(), labels, values)
+		gauge("job_checkpoint_alignment_seconds", "From its first barrier to the last one, by subtask.", sub.Alignment.Seconds(), labels, values)
+	}
 }
 
 // metrics collects the server's state for Prometheus at each scrape; labels are jobs, of which there are few.
@@ -201,5 +191,6 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		gauge("job_state_bytes", "Size of the job's state.", float64(exec.StateBytes(j.Metrics())), jobLabels, l)
 		gauge("job_error_rows", "Rows missing from the result because their evaluation failed.", float64(j.ErrorCount()), jobLabels, l)
 		counter("job_source_rows_total", "Rows read from sources.", float64(j.SourceRows()), jobLabels, l)
+		m.checkpoints(j, l[0], st.LastPath, gauge, counter)
 	}
 }

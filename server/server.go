@@ -112,6 +112,7 @@ type Server struct {
 	ready      atomic.Bool
 	statements atomic.Int64
 	givingBack atomic.Bool
+	operations operations // asked for over HTTP
 
 	ctx      context.Context //nolint:containedctx // ends when the server stops
 	cancel   context.CancelFunc
@@ -542,6 +543,7 @@ func (s *Server) release() error {
 	var err error
 	s.cancel()
 	s.work.Wait()
+	s.operations.running.Wait()
 	if s.engine != nil {
 		err = errors.Join(err, s.engine.Close())
 	}
