@@ -178,7 +178,6 @@ func (c *core) plan(now time.Time, participants []Participant, acts []action) []
 	}
 	cut := Cut{Kind: KindCheckpoint}
 	var jobs []uint64
-	everybody := false
 	var asking []*request
 	for _, r := range c.requests {
 		if r.savepoint != nil || r.begun && !r.retry {
@@ -191,8 +190,14 @@ func (c *core) plan(now time.Time, participants []Participant, acts []action) []
 			cut.Savepoint = r.stop
 		}
 		asking = append(asking, r)
-		everybody = everybody || r.Jobs == nil
-		jobs = append(jobs, r.Jobs...)
+		switch {
+		case r.begun:
+			jobs = slices.AppendSeq(jobs, maps.Keys(r.remaining))
+		case r.Jobs == nil:
+			jobs = slices.AppendSeq(jobs, maps.Keys(all))
+		default:
+			jobs = append(jobs, r.Jobs...)
+		}
 		cut.Full = cut.Full || r.Type == TypeFull
 		cut.Incremental = cut.Incremental || r.Type == TypeIncremental
 	}
@@ -200,18 +205,15 @@ func (c *core) plan(now time.Time, participants []Participant, acts []action) []
 	if !c.last {
 		due = c.dueJobs(now, all)
 	}
-	want := all
-	if !everybody {
-		want = closure(all, append(jobs, due...))
-	}
-	left := c.leftOut(all, want)
+	jobs = append(jobs, due...)
+	left := c.leftOut(all, closure(all, jobs))
+	// What is free is cut only for somebody who is, too.
+	jobs = slices.DeleteFunc(jobs, func(id uint64) bool { return left[id] != nil })
 	cut.Jobs = map[uint64]bool{}
 	settled := len(asking) == 0 && len(c.dropped) == 0
-	for id := range all {
-		if left[id] == nil {
-			cut.Jobs[id] = true
-			settled = settled && c.members[id].done >= c.quietSince
-		}
+	for id := range closure(all, jobs) {
+		cut.Jobs[id] = true
+		settled = settled && c.members[id].done >= c.quietSince
 	}
 	for _, id := range due {
 		c.members[id].replan(now) // those that are busy have missed it
