@@ -373,7 +373,7 @@ func (c *core) step(now time.Time, ev event) []action {
 	case evRestart:
 		c.restarts = append(c.restarts, e.r)
 		for _, job := range e.r.jobs {
-			acts = c.failOpen(now, job, Failed(JobFailoverRegion, fmt.Errorf("%w: it is restarting", ErrNotRunning)), acts)
+			acts = c.failOpen(now, job, restarting(), acts)
 		}
 	case evDrop:
 		c.drop(e.job)
@@ -393,6 +393,10 @@ func (c *core) step(now time.Time, ev event) []action {
 		}
 	}
 	return c.advance(now, acts)
+}
+
+func restarting() error {
+	return Failed(JobFailoverRegion, fmt.Errorf("%w: it is restarting", ErrNotRunning))
 }
 
 // advance begins, publishes and forgets what can be now.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/streamdb/streamdb/internal/pgerr"
 )
 
 // errBlocked: what the job reads from did not complete the same checkpoint.
@@ -351,7 +353,11 @@ func (c *core) settle(acts []action) []action {
 	})
 	for _, r := range slices.Clone(c.requests) {
 		if r.savepoint == nil && r.begun && len(r.remaining) == 0 && c.find(r.id) == nil {
-			acts = c.finish(r, reply{id: r.id}, acts)
+			with := reply{id: r.id}
+			if r.id == 0 {
+				with.err = Failed(NotAllRequiredTasksRunning, pgerr.Wrap(pgerr.ObjectNotInPrerequisiteState, ErrNotRunning, "no job can take part in a checkpoint"))
+			}
+			acts = c.finish(r, with, acts)
 		}
 	}
 	return acts

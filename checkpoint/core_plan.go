@@ -280,6 +280,8 @@ func (c *core) leftOut(all, want map[uint64]Participant) map[uint64]error {
 		switch {
 		case want[id] == nil:
 			left[id] = errNotWanted
+		case slices.ContainsFunc(c.restarts, func(r *restart) bool { return slices.Contains(r.jobs, id) }):
+			left[id] = ErrNotRunning
 		case c.inFlight(id) >= limit[id]:
 			left[id] = errBusy
 		default:
@@ -367,6 +369,13 @@ func (c *core) begun(now time.Time, e evBegun, acts []action) []action {
 	c.pending = append(c.pending, p)
 	for _, id := range p.order {
 		c.stats.begin(p, p.parts[id])
+	}
+	for _, r := range c.restarts {
+		for _, job := range r.jobs {
+			if p.parts[job] != nil {
+				acts = c.fail(now, p, job, restarting(), acts)
+			}
+		}
 	}
 	return c.triggerReady(p, acts)
 }

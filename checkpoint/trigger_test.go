@@ -459,7 +459,9 @@ func TestRetainedCheckpoints(t *testing.T) {
 			require.NoError(t, err)
 		}
 		require.Equal(t, []uint64{3, 4, 5}, retained())
-		store.SetFaults(func(_ int, op, key string) (objecttest.Fault, bool) { return objecttest.FailBefore, key != headKey && op != "get" })
+		store.SetFaults(func(_ int, op, key string) (objecttest.Fault, bool) {
+			return objecttest.FailBefore, key != headKey && op != "get"
+		})
 		_, err := r.checkpoint()
 		require.Error(t, err)
 		require.Equal(t, []uint64{3, 4, 5}, retained(), "one that fails takes none away")
