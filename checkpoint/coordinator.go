@@ -325,6 +325,9 @@ func (c *Coordinator) Restart(ctx context.Context, jobs []uint64) (*Manifest, er
 	return m, failed
 }
 
+// Earlier returns the completed checkpoints that are retained before the newest, the newest of them first. What cannot be read is left out.
+func (c *Coordinator) Earlier(ctx context.Context) ([]*Manifest, error) { return c.pub.earlier(ctx) }
+
 // Latest returns the newest completed checkpoint of all jobs, nil when there is none: what a failed job restarts from.
 // It must not be changed.
 func (c *Coordinator) Latest() *Manifest { return c.pub.latest() }

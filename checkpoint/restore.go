@@ -306,3 +306,28 @@ func isFolder(path string) bool {
 	st, err := os.Stat(path)
 	return err == nil && st.IsDir()
 }
+
+// earlier reads the retained checkpoints before the newest.
+func (p *publisher) earlier(ctx context.Context) ([]*Manifest, error) {
+	if err := p.acquire(ctx); err != nil {
+		return nil, err
+	}
+	refs := slices.Clone(p.head.Retained)
+	p.release()
+	var out []*Manifest
+	for i := len(refs) - 2; i >= 0; i-- {
+		m, err := loadManifest(ctx, p.store, refs[i])
+		if err == nil {
+			err = resolve(ctx, p.store, m)
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err != nil {
+			p.log.Warn().Err(err).Str("manifest", refs[i].Object).Msg("an earlier checkpoint cannot be read")
+			continue
+		}
+		out = append(out, m)
+	}
+	return out, nil
+}

@@ -68,6 +68,7 @@ type Job struct {
 	layouts    []*types.RowLayout // of the inputs when a temporary job was made, nil for others
 	upstream   []*Job             // the job and those of the views that it reads, directly or through others, each once
 	hasSources bool
+	remembers  bool        // some operators keep what cannot be computed again from the inputs
 	temporal   []*Relation // right sides of temporal joins
 	lookups    bool        // there are lookup joins
 	// exact counts the jobs with temporal joins above: what changes in an epoch must not be seen in a later one, so none is passed over.
@@ -132,7 +133,10 @@ func (e *Engine) CreateJob(spec JobSpec, from *checkpoint.JobState) (*Job, error
 	j.target.Store(spec.Sink)
 	j.settings.Store(spec.Checkpoints)
 	for _, f := range spec.Plan.Fragments {
-		f.Root.Walk(func(n *plan.Node) { j.hasSources = j.hasSources || n.Kind == plan.KindSource })
+		f.Root.Walk(func(n *plan.Node) {
+			j.hasSources = j.hasSources || n.Kind == plan.KindSource
+			j.remembers = j.remembers || n.Remembers()
+		})
 	}
 	if spec.Temporary {
 		for _, in := range inputs {
@@ -155,7 +159,12 @@ func (e *Engine) CreateJob(spec JobSpec, from *checkpoint.JobState) (*Job, error
 		}
 	}
 	if err := j.prepare(); err != nil {
-		return nil, err
+		if from == nil {
+			return nil, err
+		}
+		// The others must not wait for it: it tries again, with a pause that grows.
+		j.run = newRun(j)
+		j.run.fail(err)
 	}
 	if len(j.temporal) > 0 {
 		j.addExact(1)
@@ -323,14 +332,20 @@ func (j *Job) CaughtUp() <-chan struct{} { return j.caughtUp }
 // advancing reports whether readers should wait for the job: it goes on, or will shortly.
 func (j *Job) advancing() bool {
 	switch j.Status() {
-	case JobRunning, JobCreated, JobBackfilling:
-		return true
-	case JobRestarting:
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		return j.streak <= patientRestarts
+	case JobRunning, JobCreated, JobBackfilling, JobRestarting:
+		return !slices.ContainsFunc(j.upstream, (*Job).failing)
 	}
 	return false
+}
+
+// failing reports that the job, which is being started again, has failed so often that readers do not wait for it, nor for what reads it.
+func (j *Job) failing() bool {
+	if j.Status() != JobRestarting {
+		return false
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.streak > patientRestarts
 }
 
 // patientRestarts is after how many failures in a row readers stop waiting for a job and take its last version.

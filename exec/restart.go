@@ -91,14 +91,14 @@ func (j *Job) adopt(r *run) bool {
 	return true
 }
 
-// restore opens the state and what else a checkpoint holds. When it cannot be opened the job begins from its inputs.
+// restore opens the state and what else a checkpoint holds. When it cannot be opened the job begins from its inputs, if they have all that it needs.
 func (r *run) restore() error {
 	j := r.job
 	if r.adopted != nil {
 		return nil
 	}
 	store, err := r.open()
-	if err != nil && r.from != nil && !j.exactlyOnce() {
+	if err != nil && r.from != nil && !j.exactlyOnce() && !j.remembers {
 		j.engine.cfg.Logger.Error().Err(err).Str("job", j.Spec.Name).Msg("checkpointed state cannot be opened: the view is computed again from its inputs")
 		r.from, r.backfill, r.done = nil, true, 0
 		store, err = state.Open(context.Background(), j.engine.storeOptions(j.Spec.ID, j.Spec.Backend), nil)
@@ -128,9 +128,12 @@ func (r *run) discard() error {
 func (r *run) open() (*state.Store, error) {
 	e, j := r.engine, r.job
 	opts := e.storeOptions(j.Spec.ID, j.Spec.Backend)
-	store, err := state.Open(context.Background(), opts, r.stored())
-	if err == nil || r.from == nil || e.cfg.Fetch == nil {
-		return store, err
+	var err error
+	if snap := r.stored(); snap == nil || snap.Local() || e.cfg.Fetch == nil {
+		var store *state.Store
+		if store, err = state.Open(context.Background(), opts, snap); err == nil || r.from == nil || e.cfg.Fetch == nil {
+			return store, err
+		}
 	}
 	snap, ferr := e.cfg.Fetch(context.Background(), r.from)
 	if ferr != nil {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/streamdb/streamdb/catalog"
 	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/internal/pgerr"
 )
@@ -25,8 +26,16 @@ func recoverySettings() []setting {
 		{name: checkpoint.SettingSavepointDirectory, scope: scopeServer, doc: "URL of the folder that savepoints go to when none is named."},
 		{name: checkpoint.SettingRecoveryPath, scope: scopeReadOnly, doc: "Savepoint or checkpoint that an empty server starts from; set it in the configuration."},
 		{name: checkpoint.SettingClaimMode, value: claimNo, scope: scopeReadOnly, check: claimMode, doc: "Whether the server takes over what it starts from and removes it (CLAIM), or leaves it alone (NO_CLAIM); set it in the configuration."},
+		{name: settingFallback, value: fallbackNone, scope: scopeReadOnly, check: oneOf(fallbackNone, fallbackPrevious), doc: "Whether a view whose state in the newest checkpoint is damaged goes on with the one before (previous) that is retained, or waits until it can be read (none); set it in the configuration."},
 	}
 }
+
+// What becomes of a job whose state in the newest checkpoint is damaged.
+const (
+	settingFallback  = "execution.state-recovery.fallback"
+	fallbackNone     = "none"
+	fallbackPrevious = "previous"
+)
 
 func claimMode(s string) (string, error) {
 	if strings.EqualFold(s, "LEGACY") {
@@ -110,6 +119,74 @@ func (s *Server) reopenRoot(ctx context.Context, path string, own *checkpoint.Ma
 	}
 	s.log.Warn().Err(err).Str("path", path).Msg("what this database was restored from is gone: jobs without a checkpoint of their own are computed again")
 	return nil, nil
+}
+
+// fetchState makes a state's files local.
+func (s *Server) fetchState(ctx context.Context, js *checkpoint.JobState) error {
+	snap, err := s.coord.Fetch(ctx, js, filepath.Join(s.cfg.DataDir, "jobs", fmt.Sprint(js.Job)))
+	if err == nil {
+		js.State = snap
+	}
+	return err
+}
+
+// fallback finds states in earlier checkpoints for views whose state in the newest one is damaged, and for what reads them: a reader is never newer than what it
+// reads.
+type fallback struct {
+	s  *Server
+	on bool
+	to map[uint64]*checkpoint.Manifest // by relation; nil: to its inputs
+}
+
+// state returns what the job of a relation goes on with, after the jobs that it reads have been asked for. With an error the state's files are not all there.
+func (f *fallback) state(ctx context.Context, o *catalog.Object, newest func(uint64) (*checkpoint.JobState, error)) (*checkpoint.JobState, error) {
+	for _, in := range o.DependsOn {
+		m, fallen := f.to[in]
+		if !fallen {
+			continue
+		}
+		f.to[o.ID] = m
+		if m == nil || m.Jobs[o.JobID()] == nil {
+			return nil, nil
+		}
+		js := m.Jobs[o.JobID()]
+		return js, f.s.fetchState(ctx, js)
+	}
+	js, err := newest(o.JobID())
+	if err == nil || !f.on {
+		return js, err
+	}
+	older, oerr := f.s.coord.Earlier(ctx)
+	if oerr != nil {
+		return js, errors.Join(err, oerr)
+	}
+	for _, m := range older {
+		was := m.Jobs[o.JobID()]
+		if was == nil || f.s.fetchState(ctx, was) != nil {
+			continue
+		}
+		if sink := f.sinkOver(o); sink != nil {
+			return js, pgerr.Wrap(pgerr.ObjectNotInPrerequisiteState, err, "%q does not fall back to checkpoint %d: sink %q has each row once", o.Name, m.ID, sink.Name)
+		}
+		f.s.log.Warn().Err(err).Str("view", o.Name).Uint64("checkpoint", m.ID).Msg("state of the newest checkpoint is damaged: the view goes on with an earlier one")
+		f.to[o.ID] = m
+		return was, nil
+	}
+	return js, err
+}
+
+// sinkOver returns a sink that a relation is or that reads it, directly or not, whose other side has each row once; nil when there is none.
+func (f *fallback) sinkOver(o *catalog.Object) *catalog.Object {
+	snap := f.s.catalog.Snapshot()
+	for _, d := range append([]*catalog.Object{o}, snap.Dependents(o.ID)...) {
+		if d.Kind != catalog.Sink {
+			continue
+		}
+		if spec, err := jobSpec(d); err != nil || spec.Sink != nil && spec.Sink.ExactlyOnce {
+			return d
+		}
+	}
+	return nil
 }
 
 // restoring are the states to restore: those of the newest checkpoint of this server, and of what it was started from where that has none yet.

@@ -332,12 +332,7 @@ func (s *Server) restore(ctx context.Context, m *checkpoint.Manifest, jobs map[u
 		if js == nil {
 			return nil, nil
 		}
-		snap, err := s.coord.Fetch(ctx, js, filepath.Join(s.cfg.DataDir, "jobs", fmt.Sprint(id)))
-		if err != nil {
-			return nil, err
-		}
-		js.State = snap
-		return js, nil
+		return js, s.fetchState(ctx, js)
 	}
 	tables, err := fetch(exec.TablesID)
 	if err != nil {
@@ -368,7 +363,7 @@ func (s *Server) restore(ctx context.Context, m *checkpoint.Manifest, jobs map[u
 	if err := s.dropUnfinished(); err != nil {
 		return err
 	}
-	past := s.newRecall(m)
+	past, back := s.newRecall(m), &fallback{s: s, on: s.settings.get(settingFallback) == fallbackPrevious, to: map[uint64]*checkpoint.Manifest{}}
 	var starting []*exec.Job
 	objects := s.catalog.Snapshot().Objects()
 	slices.SortStableFunc(objects, func(a, b *catalog.Object) int { return cmp.Compare(a.JobID(), b.JobID()) }) // inputs come before what reads them
@@ -384,11 +379,10 @@ func (s *Server) restore(ctx context.Context, m *checkpoint.Manifest, jobs map[u
 			}
 			past.relation(ctx, o, tables)
 		case o.Plan != nil:
-			js, err := fetch(o.JobID())
+			js, err := back.state(ctx, o, fetch)
 			if err != nil {
-				// The view's own state is lost; what it is computed from is not. The others must not wait for it.
-				s.log.Error().Err(err).Str("view", o.Name).Msg("checkpointed state cannot be restored: the view is computed again")
-				js = nil
+				// The others must not wait for it. The job tries again, and is computed from its inputs where these have all that it needs.
+				s.log.Error().Err(err).Str("view", o.Name).Msg("checkpointed state cannot be restored")
 			}
 			j, err := s.createJob(o, js, nil)
 			if err != nil {

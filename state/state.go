@@ -84,3 +84,16 @@ type Snapshot struct {
 	// Entries is the number of live entries, approximately, per table.
 	Entries map[uint32]int64
 }
+
+// Local reports whether the bytes of all files are inline or have a path: those of a snapshot that was only described have neither.
+func (s *Snapshot) Local() bool {
+	has := func(h Handle) bool { return h.Path != "" || h.Inline != nil || h.Size == 0 }
+	for _, hs := range [][]Handle{s.Base, s.Deltas} {
+		for _, h := range hs {
+			if !has(h) {
+				return false
+			}
+		}
+	}
+	return true
+}
