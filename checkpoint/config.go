@@ -16,6 +16,9 @@ const (
 	SettingMaxConcurrent     = "execution.checkpointing.max-concurrent-checkpoints"
 	SettingHistory           = "web.checkpoints.history"
 	SettingGroupWindow       = "execution.checkpointing.group-window"
+	SettingInlineThreshold   = "execution.checkpointing.data-inline-threshold"
+	SettingSweepInterval     = "execution.checkpointing.sweep-interval"
+	SettingMemoryLimit       = "execution.checkpointing.memory-limit"
 )
 
 // Config holds the settings; all can change while the coordinator runs (SetConfig).
@@ -29,6 +32,12 @@ type Config struct {
 	Retained    int // completed checkpoints kept
 	// TolerableFailures is how many checkpoints in a row a job may fail before it is restarted.
 	TolerableFailures int
+	// InlineThreshold is up to how many bytes the new small things of a checkpoint go into its manifest, instead of an object of their own.
+	InlineThreshold int
+	// SweepInterval is how often unreferenced objects are looked for, besides at the start; 0: only then.
+	SweepInterval time.Duration
+	// MemoryLimit is how many bytes the state of one job may have in a checkpoint in memory; 0: any.
+	MemoryLimit int64
 	// MaxConcurrent checkpoints in flight per job.
 	MaxConcurrent int
 	// History is how many checkpoints of each job are remembered for streamdb.checkpoints.
@@ -48,8 +57,18 @@ func DefaultConfig() Config {
 	return Config{
 		Interval: 10 * time.Second, Timeout: 10 * time.Minute, GroupWindow: 10 * time.Second,
 		Retained: 1, TolerableFailures: 0, MaxConcurrent: 1, History: 10,
+		InlineThreshold: DefaultInlineThreshold, SweepInterval: 24 * time.Hour,
 	}
 }
+
+// The limits of InlineThreshold, in bytes.
+const (
+	DefaultInlineThreshold = 20 << 10
+	maxInlineThreshold     = 1 << 20
+)
+
+// minSweepInterval bounds how often the whole store is listed.
+const minSweepInterval = time.Minute
 
 // minInterval bounds how often checkpoints may be asked for.
 const minInterval = 10 * time.Millisecond
@@ -76,6 +95,12 @@ func (c Config) Validate() error {
 		return bad(SettingMaxConcurrent, "%d is less than 1", c.MaxConcurrent)
 	case c.History < 0:
 		return bad(SettingHistory, "%d is negative", c.History)
+	case c.InlineThreshold < 0 || c.InlineThreshold > maxInlineThreshold:
+		return bad(SettingInlineThreshold, "%d is not between 0 and %d bytes", c.InlineThreshold, maxInlineThreshold)
+	case c.SweepInterval != 0 && c.SweepInterval < minSweepInterval:
+		return bad(SettingSweepInterval, "%v is less than %v", c.SweepInterval, minSweepInterval)
+	case c.MemoryLimit < 0:
+		return bad(SettingMemoryLimit, "%d is negative", c.MemoryLimit)
 	}
 	return nil
 }

@@ -108,7 +108,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	spawn := func(fn func(context.Context) event) {
 		workers.Go(func() { c.box.post(fn(work)) })
 	}
-	spawn(func(ctx context.Context) event { return evSwept{err: c.pub.sweep(ctx)} })
+	workers.Go(func() { c.sweep(work) })
 
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -214,7 +214,7 @@ func (c *Coordinator) begin(ctx context.Context, a actBegin) event {
 // publish makes a batch durable, and after that removes what is not needed any more. It runs in a goroutine.
 func (c *Coordinator) publish(ctx context.Context, b *batch) event {
 	c.mu.Lock()
-	b.retained = c.config.Retained
+	b.retained, b.inline = c.config.Retained, c.config.InlineThreshold
 	c.mu.Unlock()
 	res, err := c.pub.publish(ctx, b)
 	if err != nil {
@@ -272,8 +272,41 @@ func (c *Coordinator) FinalCheckpoint(ctx context.Context) error {
 	return err
 }
 
+// sweep removes unreferenced objects now and then again in intervals, until ctx ends.
+func (c *Coordinator) sweep(ctx context.Context) {
+	for {
+		c.box.post(evSwept{err: c.pub.sweep(ctx)})
+		every := c.Config().SweepInterval
+		if every == 0 {
+			return
+		}
+		timer := time.NewTimer(every)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+	}
+}
+
 // Acknowledge hands in a participant's state for the checkpoint and job it names.
-func (c *Coordinator) Acknowledge(s *JobState) { c.box.post(evAck{s}) }
+func (c *Coordinator) Acknowledge(s *JobState) {
+	if err := c.tooLarge(s); err != nil {
+		c.box.post(evDecline{job: s.Job, id: s.Checkpoint, err: err})
+	}
+	c.box.post(evAck{s}) // an answer to a checkpoint that has failed: the participant is told to let its files go
+}
+
+// tooLarge refuses a state that a store in memory should not hold. The job goes on, without a checkpoint.
+func (c *Coordinator) tooLarge(s *JobState) error {
+	limit := c.Config().MemoryLimit
+	if limit == 0 || s.State == nil || s.State.FullSize <= limit || !object.InMemory(c.pub.store) {
+		return nil
+	}
+	return Failed(FinalizeCheckpointFailure, pgerr.Newf(pgerr.ConfigurationLimitExceeded, "the state of %d bytes is too large for a checkpoint in memory", s.State.FullSize).
+		WithHint("Give another --checkpoint-dir, or increase %s, which is %d bytes.", SettingMemoryLimit, limit))
+}
 
 // Decline tells that job cannot take part in checkpoint id, or has failed to. It never blocks.
 func (c *Coordinator) Decline(job, id uint64, err error) {

@@ -134,6 +134,7 @@ type batch struct {
 	catalogVersion uint64
 	catalog        []byte // nil: as before
 	retained       int
+	inline         int // bytes of new small things that go into the manifest
 	parts          map[*pendingCheckpoint][]uint64
 }
 
@@ -385,7 +386,7 @@ func (c *core) step(now time.Time, ev event) []action {
 	case evCollected:
 		c.cleaning--
 		if e.err != nil {
-			acts = append(acts, actLog{msg: "removing old checkpoints failed, will be tried again", err: e.err})
+			acts = append(acts, actLog{msg: "removing old checkpoints failed: it is left to the next sweep", err: e.err})
 		}
 	case evSwept:
 		if e.err != nil {

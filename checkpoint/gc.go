@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -10,8 +11,10 @@ import (
 	"github.com/streamdb/streamdb/storage/object"
 )
 
-// deleteBatch is how many keys one call deletes.
-const deleteBatch = 500
+const (
+	deleteBatch    = 500 // keys that one call deletes
+	deleteAttempts = 4   // of one batch
+)
 
 // discard finds out what the HEAD just written does not need any more: what manifests that left it referenced, and what attempts that
 // failed have written. Keys are deleted later, by collect. The lock is held.
@@ -82,32 +85,53 @@ func (p *publisher) pin(m *Manifest) func(context.Context) error {
 	}
 }
 
-// collect deletes what discard has found. What cannot be deleted now is tried again with the next checkpoint.
+// collect deletes what discard has found, one batch after the other, until nothing is left; one caller at a time does. A batch that cannot be deleted is tried again, and
+// in the end left to the next sweep.
 //
 // It is safe without looking at HEAD again: these keys were unreferenced in a HEAD that this server wrote, names are never reused, and a
 // server that has taken over meanwhile started from that HEAD or a later one.
 func (p *publisher) collect(ctx context.Context) error {
-	p.garbageMu.Lock()
-	keys := p.garbage
-	p.garbage = nil
-	p.garbageMu.Unlock()
-	err := p.hit("checkpoint/gc")
-	for err == nil && len(keys) > 0 {
-		n := min(len(keys), deleteBatch)
-		if err = p.store.Delete(ctx, keys[:n]...); err == nil {
-			keys = keys[n:]
-		}
+	if _, err := receive(ctx, p.cleaning); err != nil {
+		return err
 	}
-	if err != nil && len(keys) > 0 {
+	defer func() { p.cleaning <- struct{}{} }()
+	var failed error
+	for {
 		p.garbageMu.Lock()
-		p.garbage = append(p.garbage, keys...)
+		keys := slices.Clone(p.garbage[:min(len(p.garbage), deleteBatch)])
 		p.garbageMu.Unlock()
-		return fmt.Errorf("remove old checkpoints: %w", err)
+		if len(keys) == 0 {
+			return failed
+		}
+		if err := p.deleteGarbage(ctx, keys); err != nil {
+			failed = fmt.Errorf("remove old checkpoints: %w", err)
+			if ctx.Err() != nil {
+				return failed
+			}
+		}
+		p.garbageMu.Lock()
+		p.garbage = p.garbage[len(keys):]
+		p.garbageMu.Unlock()
 	}
-	return nil
 }
 
-// sweep removes what earlier servers left behind when they died between upload and commit.
+// deleteGarbage deletes keys, with pauses when that fails.
+func (p *publisher) deleteGarbage(ctx context.Context, keys []string) error {
+	for attempt := 1; ; attempt++ {
+		err := p.hit("checkpoint/gc")
+		if err == nil {
+			err = p.store.Delete(ctx, keys...)
+		}
+		if err == nil || attempt == deleteAttempts {
+			return err
+		}
+		if ctxErr := pause(ctx, attempt); ctxErr != nil {
+			return errors.Join(err, ctxErr)
+		}
+	}
+}
+
+// sweep removes what earlier servers left behind when they died between upload and commit, and what could not be deleted.
 func (p *publisher) sweep(ctx context.Context) error {
 	if err := p.acquire(ctx); err != nil {
 		return err
@@ -119,6 +143,13 @@ func (p *publisher) sweep(ctx context.Context) error {
 			keep[key] = true
 		}
 	}
+	p.pinMu.Lock()
+	for m := range p.pinned {
+		for key := range m.objects() {
+			keep[key] = true
+		}
+	}
+	p.pinMu.Unlock()
 	p.release()
 	return p.sweepList(ctx, h, keep)
 }

@@ -25,8 +25,7 @@ const (
 	packFileBytes     = 256 << 10 // files up to this size go into packs
 	packBytes         = 64 << 20  // size at which another pack is begun
 	inlineBytes       = 128       // blobs up to this size are always inline in the manifest
-	inlineBatchBytes  = 16 << 10  // all new small blobs of a batch go inline when they are not more than this
-	inlineTotalBytes  = 256 << 10 // inline bytes that a manifest carries at most
+	inlineTotalBytes  = 256 << 10 // inline bytes that a manifest carries at most, or twice the threshold if that is more
 	createAttempts    = 2         // attempts to write a manifest, beside those of the store
 	garbageKeys       = 100_000   // keys remembered for deletion; what is beyond is left to the next start's sweep
 )
@@ -55,6 +54,7 @@ type publisher struct {
 
 	garbageMu sync.Mutex
 	garbage   []string
+	cleaning  chan struct{} // holds one token unless somebody deletes it
 
 	pinMu  sync.Mutex
 	pinned map[*Manifest]int // read by somebody: what they need stays
@@ -91,10 +91,11 @@ func (c *Coordinator) Files() Files {
 
 func newPublisher(store object.Store, holder string, log zerolog.Logger, failpoints *failpoint.Set) *publisher {
 	p := &publisher{
-		store: store, holder: holder, claimID: newNonce(), log: log, failpoints: failpoints,
+		store: store, holder: holder, claimID: newNonce(), cleaning: make(chan struct{}, 1), log: log, failpoints: failpoints,
 		lock: make(chan struct{}, 1), uploaded: map[fileKey]ref{}, attempted: map[string]uint64{}, gone: map[uint64]bool{},
 	}
 	p.release()
+	p.cleaning <- struct{}{}
 	return p
 }
 
@@ -392,7 +393,7 @@ func (u *upload) assignSmall() map[string][]byte {
 	for _, b := range u.small {
 		fresh += len(b.data)
 	}
-	allInline := fresh <= inlineBatchBytes && carried+int64(fresh) <= inlineTotalBytes
+	allInline := fresh <= u.batch.inline && carried+int64(fresh) <= max(inlineTotalBytes, 2*int64(u.batch.inline))
 	packs := map[string][]byte{}
 	var group []smallBlob
 	size := 0

@@ -237,7 +237,7 @@ func (w *savepointWriter) pack(ctx context.Context) error {
 		return nil
 	}
 	for _, b := range w.small {
-		if total <= inlineBatchBytes || len(b.data) <= inlineBytes {
+		if total <= DefaultInlineThreshold || len(b.data) <= inlineBytes {
 			b.set(ref{Inline: slices.Clone(b.data), Size: int64(len(b.data)), CRC: castagnoli(b.data)})
 			continue
 		}

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -544,4 +546,306 @@ func TestSweepEndsUnfinishedUploads(t *testing.T) {
 	p := testPublisher(t, store)
 	require.NoError(t, p.sweep(ctx))
 	require.Equal(t, 1, server.Uploads())
+}
+
+// slowDeletes is a store whose deletes wait for a signal.
+type slowDeletes struct {
+	object.Store
+	gate chan struct{}
+}
+
+func (s *slowDeletes) Delete(ctx context.Context, keys ...string) error {
+	select {
+	case <-s.gate:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return s.Store.Delete(ctx, keys...)
+}
+
+// Deletes that take long delay no checkpoint until too many are under way; then they hold the next one back until there is room.
+func TestSlowCleaning(t *testing.T) {
+	checkpointrows.Shows(t, 93, 95)
+	bubble(t, func(t *testing.T) {
+		store := &slowDeletes{object.NewMemory(""), make(chan struct{})}
+		cfg := every(time.Second)
+		cfg.Retained = 3
+		r := newRig(t, cfg, store, nil, job(1), job(2)).run()
+		time.Sleep(time.Minute)
+		require.Len(t, r.jobs[1].times(), 3+maxCleaning+1, "three are kept, and of four more the remains are being removed")
+		require.Equal(t, maxCleaning+1, r.c.Files().Garbage)
+		close(store.gate)
+		time.Sleep(10 * time.Second)
+		require.Greater(t, len(r.jobs[1].times()), 3+maxCleaning+1+8)
+		cfg.Interval = 0
+		require.NoError(t, r.c.SetConfig(cfg))
+		time.Sleep(10 * time.Second)
+		require.Zero(t, r.c.Files().Garbage)
+		requireTidy(t, store.Store)
+		h, _, err := readHead(context.Background(), store)
+		require.NoError(t, err)
+		require.Len(t, h.Retained, 3)
+		require.NoError(t, r.end())
+	})
+}
+
+// Deletes that fail are tried again a few times and then left to the sweep, which comes by itself; checkpoints go on all the while.
+func TestFailingDeletes(t *testing.T) {
+	checkpointrows.Shows(t, 95, 98)
+	bubble(t, func(t *testing.T) {
+		store := objecttest.NewFaulty(object.NewMemory(""), nil)
+		cfg := manual()
+		cfg.SweepInterval = time.Hour
+		r := newRig(t, cfg, store, nil, job(1), job(2)).run()
+		synctest.Wait()
+		deletes := 0
+		store.SetFaults(func(_ int, op, _ string) (objecttest.Fault, bool) {
+			if op == "delete" {
+				deletes++
+			}
+			return objecttest.Refuse, op == "delete"
+		})
+		for range 3 {
+			_, err := r.checkpoint()
+			require.NoError(t, err)
+			time.Sleep(time.Minute)
+		}
+		require.Equal(t, 2*deleteAttempts, deletes)
+		require.Zero(t, r.c.Files().Garbage)
+		require.Greater(t, len(keysOf(t, store)), 2)
+		store.SetFaults(nil)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		requireTidy(t, store)
+		require.NoError(t, r.end())
+	})
+}
+
+// The keeping of files against a naive oracle: after every step of a random history of checkpoints, failed ones, dropped jobs, retention, pins and new servers, each
+// object that a kept or pinned checkpoint needs is there, nothing in the making is deleted, and when all is quiet nothing else is left.
+func TestFilesAreKeptAsLongAsNeeded(t *testing.T) {
+	checkpointrows.Shows(t, 50, 78, 91, 92, 96, 97, 98)
+	ctx := context.Background()
+	for seed := range 60 {
+		rng := rand.New(rand.NewPCG(uint64(seed), 7))
+		inner := object.NewMemory("")
+		store := objecttest.NewFaulty(inner, nil)
+		p, dir := testPublisher(t, store), t.TempDir()
+		id, retained, kept := uint64(0), 1, 1
+		files := map[uint64][]state.Handle{} // what a job's state consists of
+		pins := map[*Manifest]func(context.Context) error{}
+		check := func() {
+			t.Helper()
+			h, _, err := readHead(ctx, inner)
+			require.NoError(t, err)
+			require.LessOrEqual(t, len(h.Retained), kept, "seed %d", seed)
+			have := map[string]bool{}
+			for _, key := range keysOf(t, inner) {
+				have[key] = true
+			}
+			needed := func(m *Manifest) {
+				for key := range m.objects() {
+					require.True(t, have[key], "seed %d: checkpoint %d needs %s", seed, m.ID, key)
+				}
+			}
+			for _, at := range h.all() {
+				m, err := loadManifest(ctx, inner, at)
+				require.NoError(t, err)
+				needed(m)
+			}
+			for m := range pins {
+				needed(m)
+			}
+		}
+		for range 40 {
+			switch rng.IntN(10) {
+			case 0: // another server
+				p = testPublisher(t, store)
+				pins = map[*Manifest]func(context.Context) error{}
+				require.NoError(t, p.sweep(ctx))
+			case 1:
+				if m := p.latest(); m != nil && pins[m] == nil {
+					pins[m] = p.pin(m)
+				}
+			case 2:
+				for m, unpin := range pins {
+					delete(pins, m)
+					require.NoError(t, unpin(ctx))
+					break
+				}
+			case 3:
+				retained = 1 + rng.IntN(4)
+			case 4:
+				require.NoError(t, p.sweep(ctx))
+			default:
+				id++
+				b := &batch{id: id, epoch: id, retained: retained, inline: rng.IntN(2) * 1000, catalogVersion: id, catalog: fmt.Appendf(nil, "catalog %d", id)}
+				for job := range uint64(3) {
+					if rng.IntN(6) == 0 && files[job] != nil {
+						b.drop = append(b.drop, job)
+						delete(files, job)
+						continue
+					}
+					if rng.IntN(2) == 0 {
+						continue
+					}
+					// Some files go, a large or a small one comes.
+					files[job] = slices.DeleteFunc(slices.Clone(files[job]), func(state.Handle) bool { return rng.IntN(4) == 0 })
+					size := []int{300, 5000, packFileBytes + 1}[rng.IntN(3)]
+					files[job] = append(files[job], fileHandle(t, dir, fmt.Sprintf("%d/%d.sst", job, id), bytes.Repeat([]byte{byte(id)}, size)))
+					b.changed = append(b.changed, &JobState{Job: job, Checkpoint: id, Epoch: id, State: &state.Snapshot{Format: 1, Backend: state.BackendPebble, Deltas: files[job]}})
+				}
+				if rng.IntN(3) == 0 { // it fails somewhere
+					n := rng.IntN(6)
+					store.SetFaults(func(_ int, op, _ string) (objecttest.Fault, bool) {
+						n--
+						return objecttest.Refuse, n < 0 && op != "get"
+					})
+				}
+				_, err := p.publish(ctx, b)
+				store.SetFaults(nil)
+				if err != nil && len(b.drop) > 0 {
+					for _, job := range b.drop {
+						files[job] = nil
+					}
+				}
+				if err == nil {
+					kept = retained
+					require.NoError(t, p.collect(ctx))
+				}
+			}
+			check()
+		}
+		for m, unpin := range pins {
+			delete(pins, m)
+			require.NoError(t, unpin(ctx))
+		}
+		id++
+		_, err := p.publish(ctx, &batch{id: id, retained: retained, catalogVersion: id, catalog: []byte("last")})
+		require.NoError(t, err)
+		kept = retained
+		require.NoError(t, p.collect(ctx))
+		check()
+		require.NoError(t, p.sweep(ctx))
+		requireTidy(t, inner)
+	}
+}
+
+// A write of a manifest or of HEAD that is cut off at any byte gives nothing that can be read: the checkpoint before stays the newest.
+func TestHalfWrittenDocuments(t *testing.T) {
+	checkpointrows.Shows(t, 76)
+	ctx := context.Background()
+	store := object.NewMemory("")
+	p, dir := testPublisher(t, store), t.TempDir()
+	first := publishState(t, p, pebbleState(t, dir, 1, 1))
+	for _, key := range []string{headKey, first.manifest.Object} {
+		whole, _, err := store.Get(ctx, key)
+		require.NoError(t, err)
+		for n := range whole {
+			_, err = store.Put(ctx, key, whole[:n])
+			require.NoError(t, err)
+			_, err := Load(ctx, store)
+			require.Equal(t, pgerr.DataCorrupted, pgerr.CodeOf(err), "%s of %d bytes", key, n)
+		}
+		_, err = store.Put(ctx, key, whole)
+		require.NoError(t, err)
+	}
+	// A manifest that HEAD does not name does not count, whole or not.
+	at, err := p.writeManifest(ctx, p.merge(&batch{id: 2}, p.head.Seq+1, time.Now()))
+	require.NoError(t, err)
+	require.NotEqual(t, first.manifest.Object, at.Object)
+	m, err := Load(ctx, store)
+	require.NoError(t, err)
+	require.Equal(t, uint64(1), m.ID)
+}
+
+// What a checkpoint of small jobs writes: everything in the manifest up to the threshold, else one pack for all of them.
+func TestObjectsOfACheckpoint(t *testing.T) {
+	checkpointrows.Shows(t, 69, 72, 77)
+	bubble(t, func(t *testing.T) {
+		store := object.NewMemory("")
+		jobs := []*scripted{}
+		for id := range uint64(64) {
+			jobs = append(jobs, job(id+1))
+		}
+		r := newRig(t, manual(), store, nil, jobs...).run()
+		synctest.Wait()
+		folders := func() string {
+			var parts []string
+			for _, key := range keysOf(t, store) {
+				folder, _, _ := strings.Cut(key, "/")
+				parts = append(parts, folder)
+			}
+			return strings.Join(parts, " ")
+		}
+		_, err := r.checkpoint()
+		require.NoError(t, err)
+		synctest.Wait()
+		require.Equal(t, "HEAD chk", folders(), "a manifest and nothing else")
+		cfg := manual()
+		cfg.InlineThreshold = 100
+		require.NoError(t, r.c.SetConfig(cfg))
+		for _, j := range jobs {
+			j.set(func(j *scripted, b Barrier) error {
+				s := j.next(b.Checkpoint)
+				s.Operators = map[string][]byte{"agg": bytes.Repeat([]byte{1}, inlineBytes+1)}
+				j.c.Acknowledge(s)
+				return nil
+			})
+		}
+		_, err = r.checkpoint()
+		require.NoError(t, err)
+		synctest.Wait()
+		require.Equal(t, "HEAD chk pack", folders(), "64 jobs, one pack")
+		require.Equal(t, int64(1), r.c.Files().Packs)
+		require.Equal(t, int64(64), r.c.Files().Packed)
+		require.NoError(t, r.end())
+		require.ErrorContains(t, Config{Interval: time.Second, Timeout: time.Second, Retained: 1, MaxConcurrent: 1, InlineThreshold: 1<<20 + 1}.Validate(), SettingInlineThreshold)
+	})
+}
+
+// Two databases in one folder, each below its own prefix, do not see each other.
+func TestTwoDatabasesInOneFolder(t *testing.T) {
+	checkpointrows.Shows(t, 74)
+	root, ctx := t.TempDir(), context.Background()
+	dirs := [2]string{t.TempDir(), t.TempDir()}
+	var ps [2]*publisher
+	var stores [2]object.Store
+	for i := range ps {
+		var err error
+		stores[i], err = object.Open(ctx, filepath.Join(root, fmt.Sprintf("db%d", i)))
+		require.NoError(t, err)
+		ps[i] = testPublisher(t, stores[i])
+	}
+	for id := uint64(1); id <= 3; id++ {
+		for i, p := range ps {
+			publishState(t, p, pebbleState(t, dirs[i], id, int(id)+i))
+			require.NoError(t, p.sweep(ctx))
+		}
+	}
+	for i := range ps {
+		requireRestores(t, stores[i], pebbleState(t, dirs[i], 3, 3+i))
+		requireTidy(t, stores[i])
+	}
+}
+
+// A store in memory refuses states above its limit and names the setting; the job stays up.
+func TestMemoryLimit(t *testing.T) {
+	checkpointrows.Shows(t, 68)
+	bubble(t, func(t *testing.T) {
+		cfg := DefaultConfig()
+		cfg.Interval, cfg.MemoryLimit = 0, 10
+		r := newRig(t, cfg, object.NewMetered(object.NewMemory("")), nil, job(1)).run()
+		_, err := r.checkpoint()
+		require.Equal(t, pgerr.ConfigurationLimitExceeded, pgerr.CodeOf(err))
+		require.Contains(t, pgerr.From(err).Hint, SettingMemoryLimit)
+		synctest.Wait()
+		require.Equal(t, "trigger 1, abort 1", r.jobs[1].events())
+		require.Empty(t, r.failed)
+		cfg.MemoryLimit = 1000
+		require.NoError(t, r.c.SetConfig(cfg))
+		_, err = r.checkpoint()
+		require.NoError(t, err)
+		require.NoError(t, r.end())
+	})
 }

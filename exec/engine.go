@@ -41,6 +41,7 @@ type Config struct {
 	Logger        zerolog.Logger
 	Failpoints    *failpoint.Set
 	WAL           *wal.WAL // nil: tables live in memory only
+	KeepWAL       bool     // the log stays whole: completed checkpoints do not outlive the process
 	EpochInterval time.Duration
 	MaxPar        int
 	ChangeLog     int64 // bytes a change log may hold for slow readers

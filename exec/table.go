@@ -882,7 +882,7 @@ func (tb *tables) NotifyComplete(id uint64) {
 		gone, tb.sides = append(gone, tb.sides[0]), tb.sides[1:]
 	}
 	tb.mu.Unlock()
-	if n > 0 && tb.engine.cfg.WAL != nil {
+	if n > 0 && tb.engine.cfg.WAL != nil && !tb.engine.cfg.KeepWAL {
 		err := tb.engine.cfg.WAL.TruncateBefore(lsn + 1)
 		for _, s := range gone {
 			err = errors.Join(err, tb.engine.cfg.WAL.RemoveSide(s.name))

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +20,12 @@ func (s *serverSettings) checkpoints() checkpoint.Config {
 		Interval: js.Interval, MinPause: js.MinPause, Timeout: js.Timeout, TolerableFailures: js.TolerableFailures, MaxConcurrent: js.MaxConcurrent,
 	}
 	c.GroupWindow, _ = parseDuration(s.get(checkpoint.SettingGroupWindow))
+	c.SweepInterval, _ = parseDuration(s.get(checkpoint.SettingSweepInterval))
+	inline, _ := byteCountOf(s.get(checkpoint.SettingInlineThreshold))
+	c.InlineThreshold = int(min(inline, math.MaxInt32))
+	if c.MemoryLimit, _ = byteCountOf(s.get(checkpoint.SettingMemoryLimit)); c.MemoryLimit == 0 {
+		c.MemoryLimit = s.memory / memoryLimitShare
+	}
 	c.Retained, c.History = s.number(checkpoint.SettingRetained), s.number(checkpoint.SettingHistory)
 	return c
 }

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"strconv"
 	"strings"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
@@ -238,17 +237,4 @@ func columnIndex(cols types.Schema, name string) int {
 		}
 	}
 	return -1
-}
-
-// bytesText prints a number of bytes as settings are written.
-func bytesText(n int64) string {
-	for _, u := range []struct {
-		unit string
-		size int64
-	}{{"GB", 1 << 30}, {"MB", 1 << 20}, {"kB", 1 << 10}} {
-		if n >= u.size && n%u.size == 0 {
-			return strconv.FormatInt(n/u.size, 10) + u.unit
-		}
-	}
-	return strconv.FormatInt(n, 10) + "B"
 }

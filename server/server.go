@@ -153,6 +153,7 @@ func (s *Server) open(ctx context.Context) error {
 	if s.settings, err = newServerSettings(s.cfg.Settings); err != nil {
 		return err
 	}
+	s.settings.memory = s.cfg.Memory
 	if s.cfg.MemoryOnly {
 		if s.cfg.DataDir, err = os.MkdirTemp("", "streamdb-memory-"); err != nil {
 			return err
@@ -348,7 +349,7 @@ func (s *Server) restore(ctx context.Context, m *checkpoint.Manifest, jobs map[u
 	}
 	s.engine, err = exec.New(exec.Config{
 		Dir: s.cfg.DataDir, Shared: s.shared, Lib: s.registry, Connectors: s.cfg.Connectors, Logger: s.log, Failpoints: s.cfg.Failpoints,
-		WAL: s.wal, EpochInterval: s.cfg.EpochInterval, MaxPar: state.DefaultMaxParallelism, ChangeLog: max(s.cfg.Memory/changeLogShare, minChangeLog),
+		WAL: s.wal, KeepWAL: object.InMemory(s.objects), EpochInterval: s.cfg.EpochInterval, MaxPar: state.DefaultMaxParallelism, ChangeLog: max(s.cfg.Memory/changeLogShare, minChangeLog),
 		Backend: backend, ChunkRows: s.settings.chunkRows(), Reserve: s.reserveEpochs(),
 		Fetch: func(ctx context.Context, js *checkpoint.JobState) (*state.Snapshot, error) {
 			return s.coord.Fetch(ctx, js, filepath.Join(s.cfg.DataDir, "jobs", fmt.Sprint(js.Job)))

@@ -129,6 +129,9 @@ func settings() []setting {
 		{name: checkpoint.SettingGroupWindow, value: durationText(cp.GroupWindow), scope: scopeServer, live: true, check: duration, doc: "How long finished jobs wait for slower ones to be published together."},
 		{name: checkpoint.SettingRetained, value: strconv.Itoa(cp.Retained), scope: scopeServer, live: true, check: integer(1, 1000), deprecated: []string{"state.checkpoints.num-retained"}, doc: "Completed checkpoints kept."},
 		{name: checkpoint.SettingHistory, value: strconv.Itoa(cp.History), scope: scopeServer, live: true, check: integer(0, 10000), doc: "Checkpoints of each job that streamdb.checkpoints shows."},
+		{name: checkpoint.SettingInlineThreshold, value: bytesText(int64(cp.InlineThreshold)), scope: scopeServer, live: true, check: byteCount, doc: "Up to what size the new small states of a checkpoint go into its manifest, up to 1MB."},
+		{name: checkpoint.SettingSweepInterval, value: durationText(cp.SweepInterval), scope: scopeServer, live: true, check: duration, doc: "How often objects of the checkpoint directory that no checkpoint needs are looked for, besides at the start; 0: only then."},
+		{name: checkpoint.SettingMemoryLimit, value: "0", scope: scopeServer, live: true, check: byteCount, doc: "How large the state of one job may be in a checkpoint directory in memory; 0: a quarter of --memory."},
 		{name: settingHA, value: "none", scope: scopeReadOnly, check: oneOf("none", "storage"), doc: "storage: servers that share the checkpoint directory elect a leader there, the others wait; set it with --standby or in the configuration."},
 		{name: settingLease, value: durationText(checkpoint.DefaultLease), scope: scopeReadOnly, check: duration, doc: "After what time without a sign of the leader another server takes over."},
 		{name: settingAdvertised, scope: scopeReadOnly, doc: "Address at which clients reach this server, told by those that wait; empty: that of --listen."},
@@ -204,12 +207,7 @@ func memory(s string) (string, error) {
 	if n < 64<<10 {
 		return "", fmt.Errorf("at least 64kB are required")
 	}
-	for _, u := range memoryUnits {
-		if n%u.bytes == 0 {
-			return strconv.FormatInt(n/u.bytes, 10) + u.name, nil
-		}
-	}
-	return strconv.FormatInt(n, 10) + "B", nil
+	return bytesText(n), nil
 }
 
 // memoryUnits are PostgreSQL's units, the largest first.
@@ -217,6 +215,36 @@ var memoryUnits = [...]struct {
 	name  string
 	bytes int64
 }{{"TB", 1 << 40}, {"GB", 1 << 30}, {"MB", 1 << 20}, {"kB", 1 << 10}, {"B", 1}}
+
+// byteCount takes a number of bytes, or a number with one of PostgreSQL's units.
+func byteCount(s string) (string, error) {
+	n, err := byteCountOf(s)
+	if err != nil {
+		return "", err
+	}
+	return bytesText(n), nil
+}
+
+func byteCountOf(s string) (int64, error) {
+	s = strings.TrimSpace(s)
+	if n, err := strconv.ParseInt(s, 10, 64); err == nil && n >= 0 {
+		return n, nil
+	}
+	return memoryBytes(s)
+}
+
+// bytesText prints a number of bytes as settings are written: with the largest unit that leaves no fraction.
+func bytesText(n int64) string {
+	if n == 0 {
+		return "0"
+	}
+	for _, u := range memoryUnits {
+		if n%u.bytes == 0 {
+			return strconv.FormatInt(n/u.bytes, 10) + u.name
+		}
+	}
+	return strconv.FormatInt(n, 10)
+}
 
 func memoryBytes(s string) (int64, error) {
 	s = strings.TrimSpace(s)
@@ -593,7 +621,11 @@ type serverSettings struct {
 	altered map[string]string
 	path    string
 	initial map[string]string // without those changes
+	memory  int64             // --memory, in bytes
 }
+
+// memoryLimitShare of the memory is what a job's state in a checkpoint in memory may take.
+const memoryLimitShare = 4
 
 // load reads what ALTER SYSTEM changed in former runs.
 func (s *serverSettings) load(path string) error {

@@ -55,7 +55,7 @@ func (d *database) metric(name string) float64 {
 // fails is no failure of anything.
 func TestStoreOutage(t *testing.T) {
 	checkpointrows.Shows(t, 64, 70, 96)
-	for name, fault := range map[string]objecttest.S3Fault{"500": objecttest.S3FailBefore, "applied": objecttest.S3FailAfter, "torn": objecttest.S3Torn} {
+	for name, fault := range map[string]objecttest.S3Fault{"500": objecttest.S3FailBefore, "applied": objecttest.S3FailAfter} {
 		t.Run(name, func(t *testing.T) {
 			s3 := objecttest.NewS3Server(t, "bucket")
 			closesItsConnections(t, s3)

@@ -85,6 +85,13 @@ func inner(s Store, key string) (Store, string) {
 	}
 }
 
+// InMemory reports whether s keeps its objects on the heap of this process.
+func InMemory(s Store) bool {
+	s, _ = inner(s, "")
+	_, ok := s.(*Memory)
+	return ok
+}
+
 // copyFrom copies an object of another bucket or prefix of the same server.
 func (s *S3) copyFrom(ctx context.Context, from *S3, key, toKey string) (Info, error) {
 	if err := checkKey("put", s.String(), s.prefix+toKey); err != nil {
