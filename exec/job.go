@@ -79,6 +79,7 @@ type Job struct {
 	target      atomic.Pointer[SinkSpec]               // what a sink writes to now
 	settings    atomic.Pointer[checkpoint.JobSettings] // of its checkpoints; nil: the defaults
 	behind      atomic.Bool                            // its sources have not been caught up with
+	lastRestore atomic.Pointer[Restored]               // nil: the job began from its inputs
 	adopted     atomic.Bool                            // what there was to adopt was tried to be
 
 	status     atomic.Int32

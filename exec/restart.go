@@ -37,9 +37,11 @@ func (j *Job) prepare() error {
 		}
 		r.attach(0, noInput) // nothing can be forgotten
 	}
+	began := time.Now()
 	if err := r.restore(); err != nil {
 		return firstError(err, r.discard())
 	}
+	opened := time.Now()
 	if j.rel != nil {
 		if r.from != nil {
 			j.rel.Log.Reset(r.from.Epoch)
@@ -60,11 +62,25 @@ func (j *Job) prepare() error {
 	if r.sink != nil {
 		r.sink.begin()
 	}
+	if r.from != nil {
+		j.lastRestore.Store(&Restored{Checkpoint: r.from.Checkpoint, At: began, Download: r.download, Open: opened.Sub(began) - r.download, Rebuild: time.Since(opened)})
+	}
 	if !j.adopt(r) {
 		return firstError(errStopped, r.discard())
 	}
 	return nil
 }
+
+// Restored is how a job was last restored from a checkpoint: how long it took to get files from the store, to open the state, and to build the operators over
+// it.
+type Restored struct {
+	Checkpoint              uint64
+	At                      time.Time
+	Download, Open, Rebuild time.Duration
+}
+
+// Restored returns how the job was last restored, nil when it began from its inputs.
+func (j *Job) Restored() *Restored { return j.lastRestore.Load() }
 
 // exactlyOnce reports that the job writes to a sink that has each row once.
 func (j *Job) exactlyOnce() bool { return j.Spec.Sink != nil && j.target.Load().ExactlyOnce }
@@ -135,7 +151,9 @@ func (r *run) open() (*state.Store, error) {
 			return store, err
 		}
 	}
+	began := time.Now()
 	snap, ferr := e.cfg.Fetch(context.Background(), r.from)
+	r.download = time.Since(began)
 	if ferr != nil {
 		return nil, errors.Join(err, ferr)
 	}

@@ -45,6 +45,8 @@ type run struct {
 	// look clean when the rows left the view as it was. Owned by the driver.
 	taken bool
 
+	download time.Duration // of the files of its state, before it was opened
+
 	contracts map[uint32]*op.Contract // by operator, in builds with invariants
 
 	// now is the engine's clock when the run was built, the same for all operators, in µs since 2000-01-01 UTC.

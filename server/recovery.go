@@ -8,10 +8,12 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/streamdb/streamdb/catalog"
 	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/types"
 )
 
 // The claim modes.
@@ -123,11 +125,32 @@ func (s *Server) reopenRoot(ctx context.Context, path string, own *checkpoint.Ma
 
 // fetchState makes a state's files local.
 func (s *Server) fetchState(ctx context.Context, js *checkpoint.JobState) error {
+	began := time.Now()
 	snap, err := s.coord.Fetch(ctx, js, filepath.Join(s.cfg.DataDir, "jobs", fmt.Sprint(js.Job)))
 	if err == nil {
 		js.State = snap
+		s.downloads.Store(js.Job, time.Since(began))
 	}
 	return err
+}
+
+// restoresRelation has how each job was last restored from a checkpoint.
+func restoresRelation(s *Server) [][]types.Datum {
+	var rows [][]types.Datum
+	for _, j := range s.engine.Jobs() {
+		r := j.Restored()
+		if r == nil {
+			continue
+		}
+		download := r.Download
+		if d, ok := s.downloads.Load(j.Spec.ID); ok {
+			download += d.(time.Duration) //nolint:forcetypeassert // only durations are stored
+		}
+		rows = append(rows, []types.Datum{
+			int8d(int64(j.PublicID())), text(s.jobName(j)), int8d(int64(r.Checkpoint)), timestamptz(r.At), ms(download), ms(r.Open), ms(r.Rebuild),
+		})
+	}
+	return rows
 }
 
 // fallback finds states in earlier checkpoints for views whose state in the newest one is damaged, and for what reads them: a reader is never newer than what it

@@ -201,3 +201,20 @@ func TestLocalRecovery(t *testing.T) {
 	check()
 	require.Positive(t, reads.Load())
 }
+
+func TestRestoresRelation(t *testing.T) {
+	checkpointrows.Shows(t, 106)
+	d := open(t)
+	s := d.connect()
+	s.must("CREATE TABLE t (a int)", "INSERT INTO t SELECT generate_series(1, 1000)", "CREATE MATERIALIZED VIEW m AS SELECT a, count(*) AS n FROM t GROUP BY a", "CHECKPOINT",
+		"CREATE MATERIALIZED VIEW fresh AS SELECT count(*) AS n FROM m")
+	require.Empty(t, s.rows("TABLE streamdb.restores"), "nothing was restored")
+	id := s.row("SELECT max(checkpoint_id) FROM streamdb.checkpoints")
+	require.NoError(t, d.srv.Abort())
+	require.NoError(t, os.RemoveAll(filepath.Join(d.cfg.DataDir, "jobs")))
+	d.start()
+	s = d.connect()
+	require.Equal(t, []string{"m|" + id + "|t|t"}, s.rows(`SELECT name, checkpoint_id, download_ms > 0 AND open_ms > 0 AND rebuild_ms > 0, now() - restored_at < INTERVAL '1 minute'
+		FROM streamdb.restores ORDER BY name`))
+	require.Equal(t, "1000", s.row("TABLE fresh"))
+}

@@ -104,6 +104,7 @@ type Server struct {
 	channels   channels
 	locks      lockManager
 	started    time.Time
+	downloads  sync.Map        // uint64 → time.Duration: of the files of a job's state, at the start
 	root       root            // what the database was started from
 	moved      bool            // the catalog came from a checkpoint alone: another machine may have told epochs to clients
 	stopping   context.Context //nolint:containedctx // ends when sessions are asked to

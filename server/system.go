@@ -52,6 +52,8 @@ func streamdbRelations() []systemRelation {
 		rel(11, "checkpoint_config", checkpointConfigRelation, column("job_id", i8), column("name", tx), column("mode", tx), column("interval_ms", i8), column("interval_during_backlog_ms", i8),
 			column("min_pause_ms", i8), column("timeout_ms", i8), column("max_concurrent", i8), column("tolerable_failures", i8), column("unaligned", types.Bool),
 			column("aligned_timeout_ms", i8), column("incremental", types.Bool), column("after_tasks_finish", types.Bool), column("restored_checkpoint_id", i8), column("restored_at", tz)),
+		rel(12, "restores", restoresRelation, column("job_id", i8), column("name", tx), column("checkpoint_id", i8), column("restored_at", tz), column("download_ms", f8),
+			column("open_ms", f8), column("rebuild_ms", f8)),
 	}
 }
 
