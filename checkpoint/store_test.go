@@ -520,6 +520,42 @@ func TestReadsFormatVersion1(t *testing.T) {
 	require.Zero(t, problems, out.String())
 }
 
+// withInflight is a state with rows in flight.
+func withInflight(s *JobState) *JobState {
+	for i, data := range [][]byte{[]byte("rows in flight"), bytes.Repeat([]byte("more of them "), 3000)} {
+		s.Inflight = append(s.Inflight, state.Handle{Name: fmt.Sprint("inflight/2-", i), Inline: data, Size: int64(len(data)), CRC: castagnoli(data)})
+	}
+	return s
+}
+
+// The bytes of format version 2, which has rows in flight, stay readable; a manifest without them is of version 1, so that older binaries read it.
+func TestReadsFormatVersion2(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.CopyFS(dir, os.DirFS("../testdata/compat/checkpoint-v2")))
+	store, err := object.Open(context.Background(), dir)
+	require.NoError(t, err)
+	want := withInflight(pebbleState(t, t.TempDir(), 2, 2))
+	requireRestores(t, store, want)
+	m, err := Load(context.Background(), store)
+	require.NoError(t, err)
+	require.Equal(t, want.Inflight, m.Jobs[want.Job].Inflight)
+	var out strings.Builder
+	problems, err := Verify(context.Background(), store, &out)
+	require.NoError(t, err)
+	require.Zero(t, problems, out.String())
+
+	p := testPublisher(t, store)
+	format := func() string {
+		data, _, err := store.Get(context.Background(), p.latest().Object)
+		require.NoError(t, err)
+		return strings.Fields(string(data[:40]))[2]
+	}
+	require.Equal(t, "2", format())
+	publishState(t, p, pebbleState(t, t.TempDir(), 3, 1))
+	require.Equal(t, "1", format())
+	requireTidy(t, store)
+}
+
 // What a server that died in the middle of an upload in parts has left is ended by the next one's sweep; what is in the making is not.
 func TestSweepEndsUnfinishedUploads(t *testing.T) {
 	checkpointrows.Shows(t, 98)

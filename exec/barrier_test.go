@@ -24,15 +24,6 @@ func numbers(low, high, keys int) []string {
 	return rows
 }
 
-// counts is the reference of a count per key of ids up to n.
-func counts(n, keys int) []string {
-	var out []string
-	for k := range keys {
-		out = append(out, fmt.Sprintf("%d,%d", k, (n-k+keys-1)/keys))
-	}
-	return out
-}
-
 func (d *testDB) setMode(name string, f func(*checkpoint.JobSettings)) {
 	s := d.job(name).Settings()
 	f(&s)
@@ -273,4 +264,23 @@ func TestOperatorsOverdraw(t *testing.T) {
 	_, _, ok, _ := b.take(false)
 	require.True(t, ok)
 	require.False(t, b.queues[0].full.Load())
+}
+
+// TestFailureWhileSealing: a subtask that cannot cut its state fails its job, which starts again, exact; it does not only fail the checkpoint.
+func TestFailureWhileSealing(t *testing.T) {
+	checkpointrows.Shows(t, 61)
+	d := openDB(t, testOptions{})
+	d.source("src", "id int8, k int8", "")
+	d.script.add("a", numbers(0, 100, 2)...)
+	d.view("v", "select k, count(*) as n from src group by k", 2)
+	d.until("it is read", func() bool { return len(d.query("select k from v", 0)) == 2 })
+	require.NoError(t, d.fail.Change("exec/seal=error(broken)*1"))
+	_, err := d.coord.Trigger(d.ctx(), []uint64{d.job("v").ID()})
+	require.Error(t, err)
+	d.until("it runs again", func() bool { return d.job("v").Restarts() == 1 && d.job("v").Status() == JobRunning })
+	require.ErrorContains(t, d.job("v").Err(), "broken")
+	d.checkpoint()
+	d.script.end()
+	d.until("its end", d.job("v").SourcesEnded)
+	require.Equal(t, []string{"0,50", "1,50"}, d.query("select k, n from v", 0))
 }

@@ -136,9 +136,6 @@ func (b *inbox) sendOver(ch int, m message, messages int) bool {
 	return true
 }
 
-// force is send without waiting.
-func (b *inbox) force(ch int, m message) bool { return b.sendOver(ch, m, 1<<30) }
-
 // hurry puts m ahead of all that is queued.
 func (b *inbox) hurry(m message) {
 	b.mu.Lock()

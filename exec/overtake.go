@@ -196,7 +196,10 @@ func (t *subtask) cutNow(b checkpoint.Barrier) error {
 			}
 		}
 	}
-	c := t.seal(b)
+	c, err := t.seal(b)
+	if err != nil {
+		return err
+	}
 	c.stats.Unaligned, c.stats.StartDelay = true, began.Sub(b.Triggered)
 	t.cut = c
 	if t.sink != nil {

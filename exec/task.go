@@ -699,7 +699,10 @@ func (t *subtask) barrier(m message, seal bool) error {
 	}
 	t.marks = t.marks[:0]
 	if seal || b.Checkpoint == flushOnly {
-		c := t.seal(b)
+		c, err := t.seal(b)
+		if err != nil {
+			return err
+		}
 		if c.stats.StartDelay = t.firstAt.Sub(b.Triggered); !m.loose {
 			c.stats.Alignment, c.stats.ProcessedBytes = aligned.Sub(t.firstAt), t.processed
 		}
@@ -714,11 +717,14 @@ func (t *subtask) barrier(m message, seal bool) error {
 }
 
 // seal cuts the subtask's state.
-func (t *subtask) seal(b checkpoint.Barrier) *taskCut {
+func (t *subtask) seal(b checkpoint.Barrier) (*taskCut, error) {
+	if err := t.run.engine.cfg.Failpoints.Hit("exec/seal"); err != nil {
+		return nil, err
+	}
 	began := time.Now()
 	c := &taskCut{task: t, checkpoint: b.Checkpoint, sealed: t.run.store.Seal(t.number), positions: t.positions()}
 	c.stats = checkpoint.SubtaskStats{Operator: fmt.Sprint(t.frag.ID), Subtask: t.index, Sync: time.Since(began)}
-	return c
+	return c, nil
 }
 
 // drain tells operators what they hear when all rows have been read.

@@ -99,56 +99,56 @@ var Rows = []Row{
 	{Title: "Changed types of stored rows"},                                              // 88
 	{Title: "Deltas are the log"},                                                        // 89
 	{Title: "State that stays in the bucket", Left: "State is on local disk while a job runs; checkpoints hold what changed."}, // 90
-	{Title: "Registry of shared files"},                                         // 91
-	{Title: "Completed checkpoints kept"},                                       // 92
-	{Title: "How many are kept"},                                                // 93
-	{Title: "What becomes of them when a job goes"},                             // 94
-	{Title: "Cleaning in the background"},                                       // 95
-	{Title: "What failed ones leave"},                                           // 96
-	{Title: "Cleaning at the end of a job"},                                     // 97
-	{Title: "Orphans are swept"},                                                // 98
-	{Title: "Asking for a savepoint"},                                           // 99
-	{Title: "Canonical and native savepoints"},                                  // 100
-	{Title: "Stop with a savepoint"},                                            // 101
-	{Title: "Savepoints commit nothing outside"},                                // 102
-	{Title: "Removing savepoints"},                                              // 103
-	{Title: "Savepoints beside checkpoints"},                                    // 104
-	{Title: "Choosing what to restore"},                                         // 105
-	{Title: "Times of a restore"},                                               // 106
-	{Title: "Sources go back"},                                                  // 107
-	{Title: "No row is lost while a job starts"},                                // 108
-	{Title: "Nothing to restore"},                                               // 109
-	{Title: "State that nobody claims"},                                         // 110
-	{Title: "Ids of operators"},                                                 // 111
-	{Title: "Changed queries"},                                                  // 112
-	{Title: "Another parallelism"},                                              // 113
-	{Title: "Distribution of operator state"},                                   // 114
-	{Title: "Damaged and missing files"},                                        // 115
-	{Title: "Falling back to an older one"},                                     // 116
-	{Title: "Claimed and unclaimed snapshots"},                                  // 117
-	{Title: "Ways to another parallelism"},                                      // 118
-	{Title: "Local recovery"},                                                   // 119
-	{Title: "Checkpoints after some subtasks have finished"},                    // 120
-	{Title: "The last rows of bounded jobs"},                                    // 121
-	{Title: "Finished operators at a restore"},                                  // 122
-	{Title: "Two-phase commit"},                                                 // 123
+	{Title: "Registry of shared files"},                      // 91
+	{Title: "Completed checkpoints kept"},                    // 92
+	{Title: "How many are kept"},                             // 93
+	{Title: "What becomes of them when a job goes"},          // 94
+	{Title: "Cleaning in the background"},                    // 95
+	{Title: "What failed ones leave"},                        // 96
+	{Title: "Cleaning at the end of a job"},                  // 97
+	{Title: "Orphans are swept"},                             // 98
+	{Title: "Asking for a savepoint"},                        // 99
+	{Title: "Canonical and native savepoints"},               // 100
+	{Title: "Stop with a savepoint"},                         // 101
+	{Title: "Savepoints commit nothing outside"},             // 102
+	{Title: "Removing savepoints"},                           // 103
+	{Title: "Savepoints beside checkpoints"},                 // 104
+	{Title: "Choosing what to restore"},                      // 105
+	{Title: "Times of a restore"},                            // 106
+	{Title: "Sources go back"},                               // 107
+	{Title: "No row is lost while a job starts"},             // 108
+	{Title: "Nothing to restore"},                            // 109
+	{Title: "State that nobody claims"},                      // 110
+	{Title: "Ids of operators"},                              // 111
+	{Title: "Changed queries"},                               // 112
+	{Title: "Another parallelism"},                           // 113
+	{Title: "Distribution of operator state"},                // 114
+	{Title: "Damaged and missing files"},                     // 115
+	{Title: "Falling back to an older one"},                  // 116
+	{Title: "Claimed and unclaimed snapshots"},               // 117
+	{Title: "Ways to another parallelism"},                   // 118
+	{Title: "Local recovery"},                                // 119
+	{Title: "Checkpoints after some subtasks have finished"}, // 120
+	{Title: "The last rows of bounded jobs"},                 // 121
+	{Title: "Finished operators at a restore", Left: "Subtasks do not finish: where a split ended is a position like others, and the plan of a job is the same in all its runs."}, // 122
+	{Title: "Two-phase commit"}, // 123
 	{Title: "Offsets told to others", Left: "There is no Kafka connector yet."}, // 124
-	{Title: "Lost notifications"},                                               // 125
-	{Title: "Standby"},                                                          // 126
-	{Title: "Ids and checkpoints after a takeover"},                             // 127
-	{Title: "Writes with unknown outcome"},                                      // 128
-	{Title: "Fencing"},                                                          // 129
-	{Title: "Metrics of jobs"},                                                  // 130
-	{Title: "Metrics of subtasks"},                                              // 131
-	{Title: "Statistics of subtasks"},                                           // 132
-	{Title: "History"},                                                          // 133
-	{Title: "Figures of failed ones"},                                           // 134
-	{Title: "REST"},                                                             // 135
-	{Title: "Alert rules"},                                                      // 136
-	{Title: "Metrics of files and restores"},                                    // 137
-	{Title: "Settings and their older names"},                                   // 138
-	{Title: "Advice that runs"},                                                 // 139
-	{Title: "Defaults"},                                                         // 140
-	{Title: "Changes while a job runs"},                                         // 141
-	{Title: "State of a checkpoint in SQL"},                                     // 142
+	{Title: "Lost notifications"},                   // 125
+	{Title: "Standby"},                              // 126
+	{Title: "Ids and checkpoints after a takeover"}, // 127
+	{Title: "Writes with unknown outcome"},          // 128
+	{Title: "Fencing"},                              // 129
+	{Title: "Metrics of jobs"},                      // 130
+	{Title: "Metrics of subtasks"},                  // 131
+	{Title: "Statistics of subtasks"},               // 132
+	{Title: "History"},                              // 133
+	{Title: "Figures of failed ones"},               // 134
+	{Title: "REST"},                                 // 135
+	{Title: "Alert rules"},                          // 136
+	{Title: "Metrics of files and restores"},        // 137
+	{Title: "Settings and their older names"},       // 138
+	{Title: "Advice that runs"},                     // 139
+	{Title: "Defaults"},                             // 140
+	{Title: "Changes while a job runs"},             // 141
+	{Title: "State of a checkpoint in SQL"},         // 142
 }
