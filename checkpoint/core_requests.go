@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
@@ -28,6 +29,16 @@ const (
 	TypeFull                    // everything
 	TypeIncremental             // what changed
 )
+
+// ParseType reads the name of a type, in any case.
+func ParseType(s string) (Type, bool) {
+	for i, name := range []string{"CONFIGURED", "FULL", "INCREMENTAL"} {
+		if strings.EqualFold(s, name) {
+			return Type(i), true //nolint:gosec // of three
+		}
+	}
+	return 0, false
+}
 
 // TriggerRequest asks for a checkpoint.
 type TriggerRequest struct {

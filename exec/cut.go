@@ -144,8 +144,11 @@ func (r *run) snapshot(c *cut, positions map[string][]byte, errs []byte) error {
 	for i, p := range c.parts {
 		sealed[i], stats[i] = p.sealed, p.stats
 	}
+	failed := func(err error) error {
+		return &checkpoint.Failure{Reason: checkpoint.CheckpointAsyncException, Err: err, Subtasks: stats}
+	}
 	if err := r.engine.cfg.Failpoints.Hit("exec/snapshot"); err != nil {
-		r.job.decline(b.Checkpoint, err)
+		r.job.decline(b.Checkpoint, failed(err))
 		return err
 	}
 	snap, err := r.store.Snapshot(context.Background(), b.Checkpoint, sealed)
@@ -153,7 +156,7 @@ func (r *run) snapshot(c *cut, positions map[string][]byte, errs []byte) error {
 		r.store.Hold(b.Checkpoint)
 	}
 	if err != nil {
-		r.job.decline(b.Checkpoint, err)
+		r.job.decline(b.Checkpoint, failed(err))
 		return err // the job starts again from its last complete checkpoint
 	}
 	if err := r.precommit(); err != nil {

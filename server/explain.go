@@ -54,6 +54,9 @@ func explainedQuery(st sql.Statement) sql.Statement {
 
 // explain prints the plan of a statement, or of a materialized view's job; with ANALYZE it runs the statement.
 func (d *dispatch) explain(st *sql.Explain) error {
+	if st.Checkpoint != nil {
+		return d.explainCheckpoint(st.Checkpoint)
+	}
 	if err := explainOptions(st); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/pgwire"
 	"github.com/streamdb/streamdb/sql"
@@ -251,15 +252,28 @@ func unsupported(st sql.Statement) error {
 
 // checkpoint takes a checkpoint of everything: a named job's checkpoint needs those of all it reads from, so they are always cut together.
 func (d *dispatch) checkpoint(st *sql.Checkpoint) error {
+	var req checkpoint.TriggerRequest
 	if st.Object != nil {
 		if _, err := d.jobsNamed(st.Object); err != nil {
 			return err
 		}
 	}
+	if err := once(st.Options); err != nil {
+		return err
+	}
+	for _, o := range st.Options {
+		var ok bool
+		if !strings.EqualFold(o.Name, "type") {
+			return pgerr.Newf(pgerr.InvalidParameterValue, "unrecognized parameter %q", o.Name).At(o.Pos).WithHint("CHECKPOINT knows: type.")
+		}
+		if req.Type, ok = checkpoint.ParseType(o.Value); !ok {
+			return pgerr.NotOneOf{"configured", "full", "incremental"}.Option("type", o.Value).At(o.ValuePos)
+		}
+	}
 	if err := d.commitFirst(); err != nil {
 		return err
 	}
-	if _, err := d.ss.srv.coord.Trigger(d.ctx, nil); err != nil {
+	if _, err := d.ss.srv.coord.TriggerWith(d.ctx, req); err != nil {
 		return err
 	}
 	return d.complete("CHECKPOINT")

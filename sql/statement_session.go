@@ -119,6 +119,14 @@ type Explain struct {
 	Options          []Option
 	Target           Statement
 	View             *Name // instead of Target: EXPLAIN [ANALYZE] MATERIALIZED VIEW name
+	Checkpoint       *ExplainedCheckpoint
+}
+
+// ExplainedCheckpoint, instead of a Target, is that of EXPLAIN CHECKPOINT id [FOR name].
+type ExplainedCheckpoint struct {
+	ID    uint64
+	IDPos int
+	Job   *Name // nil: all jobs
 }
 
 // Prepare is PREPARE name [(types)] AS statement.
@@ -244,7 +252,8 @@ type Notify struct {
 // Checkpoint is CHECKPOINT [name]: of all jobs, or of one.
 type Checkpoint struct {
 	Base
-	Object *Name
+	Object  *Name
+	Options []Option // WITH (type = …)
 }
 
 // Flush is FLUSH.

@@ -18,7 +18,12 @@ func (p *parser) streamStatement(t *lex.Token) Statement {
 		return p.copy()
 	case "checkpoint":
 		p.I++
-		return &Checkpoint{Object: p.optName()}
+		c := &Checkpoint{}
+		if !p.Is("with") {
+			c.Object = p.optName()
+		}
+		c.Options = p.options()
+		return c
 	case "flush":
 		p.I++
 		return &Flush{}
@@ -151,6 +156,15 @@ func (p *parser) explain() Statement {
 	if p.Accept("materialized", "view") {
 		n := p.name()
 		e.View = &n
+		return e
+	}
+	if len(e.Options) == 0 && p.Accept("checkpoint") {
+		at := p.epoch() // any number that is not negative
+		e.Checkpoint = &ExplainedCheckpoint{ID: at.Number, IDPos: at.Pos}
+		if p.Accept("for") {
+			n := p.name()
+			e.Checkpoint.Job = &n
+		}
 		return e
 	}
 	if !p.StartsQuery() && !p.Any("insert", "update", "delete", "create", "declare", "execute", "refresh", "merge") {

@@ -76,6 +76,8 @@ type SessionActions interface {
 	AdvisoryUnlockAll() error
 	// Reload reads the rules of who may connect and the certificates again, if the session may ask for it. What cannot be read is for the log.
 	Reload() error
+	// Checkpoint makes a checkpoint of a relation and of what it reads, of all with "", if the session may, and returns its id.
+	Checkpoint(relation, kind string) (id int64, err error)
 	// Savepoint makes a savepoint, if the session may, and returns its path.
 	Savepoint(s Savepoint) (path string, err error)
 	DisposeSavepoint(path string) error

@@ -11,7 +11,7 @@ const (
 	allRelations  = "*"
 )
 
-// checkpointFunctions lists the functions of the schema streamdb that make savepoints.
+// checkpointFunctions lists the functions of the schema streamdb that make checkpoints and savepoints.
 func checkpointFunctions() []entry {
 	text := func(c *call, i int, def string) string {
 		if i < len(c.args) && !c.null(i) {
@@ -34,6 +34,25 @@ func checkpointFunctions() []entry {
 		return r, nil
 	}
 	return []entry{
+		{
+			id: "streamdb.checkpoint(text,text)", sig: "int8 f f v d2", names: "relation=" + allRelations + ",type=configured",
+			doc: "make a checkpoint of the database, or of a relation and what it reads; its id",
+			impl: impl{kernel: each(func(c *call) error {
+				s, err := session(c)
+				if err != nil {
+					return err
+				}
+				relation := text(c, 0, allRelations)
+				if relation == allRelations {
+					relation = ""
+				}
+				id, err := s.Checkpoint(relation, text(c, 1, "configured"))
+				if err != nil {
+					return err
+				}
+				return c.setInt(id)
+			})},
+		},
 		{
 			id: "streamdb.savepoint(text,text,text)", sig: "text f f v d3", names: "target=" + defaultTarget + ",relation=" + allRelations + ",format=native",
 			doc: "make a savepoint of the database, or of a relation and what it reads; its path",
