@@ -108,7 +108,7 @@ func TestReasonsOfFaults(t *testing.T) {
 
 // The races that concern the coordinator, each by its name.
 func TestRaces(t *testing.T) {
-	checkpointrows.Shows(t, 44, 47, 49, 58)
+	checkpointrows.Shows(t, 44, 47, 49, 53, 58)
 	expire := func(s *script) {
 		s.now = s.now.Add(s.core.cfg.Timeout)
 		s.step(evTick{})
@@ -336,7 +336,7 @@ func TestHistoryAndSummary(t *testing.T) {
 
 // A job goes back to its newest completed checkpoint, not to one that is pending.
 func TestRestoreFromTheNewestCompletedOne(t *testing.T) {
-	checkpointrows.Shows(t, 4)
+	checkpointrows.Shows(t, 4, 45)
 	bubble(t, func(t *testing.T) {
 		store := object.NewMemory("")
 		a := job(1)
@@ -383,4 +383,32 @@ func TestBarriersOfACut(t *testing.T) {
 	spec := &SavepointSpec{Target: "file:///x"}
 	b = Cut{Kind: KindSavepoint, Savepoint: spec, Full: true}.Barrier(3, 7, at, s)
 	require.Equal(t, Barrier{Epoch: 7, Checkpoint: 3, Kind: KindSavepoint, Triggered: at, Full: true, Savepoint: spec}, b, "always aligned")
+}
+
+// Nobody is told before the outcome is durable; then those who took part are, and after them whoever asked.
+func TestOrderOfACompletion(t *testing.T) {
+	checkpointrows.Shows(t, 51)
+	s := newScript(t, manual(), with(job(1), func(s *JobSettings) { s.MaxConcurrent = 2 }))
+	s.request(&request{})
+	older := s.begin()
+	r := s.request(&request{})
+	id := s.begin()
+	take[actTrigger](s)
+	s.ack(1, id)
+	publish := take[actPublish](s)
+	require.Len(t, publish, 1)
+	require.Empty(t, s.acts, "nothing but the publication")
+	s.step(evPublished{batch: publish[0].batch, result: &published{manifest: &Manifest{ID: id}}})
+	var order []string
+	for _, a := range s.acts {
+		switch a := a.(type) {
+		case actNotify:
+			order = append(order, fmt.Sprintf("%d: %d", a.id, a.outcome))
+		case actReply:
+			if a.request == r {
+				order = append(order, "answer")
+			}
+		}
+	}
+	require.Equal(t, []string{fmt.Sprintf("%d: %d", id, complete), fmt.Sprintf("%d: %d", older, aborted), "answer"}, order)
 }
