@@ -173,6 +173,7 @@ func (c *Coordinator) dispatch(actions []action, spawn func(func(context.Context
 			switch a.outcome {
 			case complete:
 				a.participant.NotifyComplete(a.id)
+				_ = c.env.Failpoints.Hit("checkpoint/notified") // can only kill: there is no way back
 			case savepoint:
 				a.participant.NotifySavepoint(a.id)
 			default:
@@ -198,11 +199,14 @@ func (c *Coordinator) begin(ctx context.Context, a actBegin) event {
 		return evBegun{id: a.id, quiet: true}
 	}
 	ev := evBegun{id: a.id}
-	if ev.err = c.pub.reserve(ctx, a.id); ev.err != nil {
+	if ev.err = cmp.Or(c.pub.reserve(ctx, a.id), c.env.Failpoints.Hit("checkpoint/reserved")); ev.err != nil {
 		return ev
 	}
 	if ev.epoch, ev.err = c.env.Clock.BeginCheckpoint(a.id, a.cut); ev.err != nil {
 		ev.err = fmt.Errorf("begin checkpoint %d: %w", a.id, ev.err)
+		return ev
+	}
+	if ev.err = c.env.Failpoints.Hit("checkpoint/begun"); ev.err != nil {
 		return ev
 	}
 	if c.env.Catalog != nil {
@@ -367,6 +371,9 @@ func (c *Coordinator) Latest() *Manifest { return c.pub.latest() }
 
 // Fetch makes the files of a completed state of this coordinator's store local; see the function Fetch.
 func (c *Coordinator) Fetch(ctx context.Context, s *JobState, dir string, local ...string) (*state.Snapshot, error) {
+	if err := c.env.Failpoints.Hit("checkpoint/fetch"); err != nil {
+		return nil, err
+	}
 	return Fetch(ctx, c.pub.store, s, dir, local...)
 }
 

@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -120,7 +121,7 @@ func (p *publisher) deleteGarbage(ctx context.Context, keys []string) error {
 	for attempt := 1; ; attempt++ {
 		err := p.hit("checkpoint/gc")
 		if err == nil {
-			err = p.store.Delete(ctx, keys...)
+			err = cmp.Or(p.store.Delete(ctx, keys...), p.hit("checkpoint/deleted"))
 		}
 		if err == nil || attempt == deleteAttempts {
 			return err
@@ -165,6 +166,9 @@ func (p *publisher) sweepList(ctx context.Context, h *head, keep map[string]bool
 	}
 	if now == nil || now.Term != h.Term {
 		return nil // another server's business now
+	}
+	if err := p.hit("checkpoint/swept-list"); err != nil {
+		return err
 	}
 	for chunk := range slices.Chunk(orphans, deleteBatch) {
 		if err := p.store.Delete(ctx, chunk...); err != nil {

@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -285,7 +286,7 @@ func (u *upload) run(ctx context.Context) error {
 			if err == nil && info.Size != f.handle.Size {
 				err = corrupt(f.handle.Path, "it has %d bytes instead of %d", info.Size, f.handle.Size)
 			}
-			return err
+			return cmp.Or(err, u.p.hit("checkpoint/uploaded"))
 		})
 	}
 	packs := u.assignSmall()
@@ -294,7 +295,7 @@ func (u *upload) run(ctx context.Context) error {
 		u.p.attempted[key] = u.seq
 		group.Go(func() error {
 			_, err := u.p.store.Put(gctx, key, data)
-			return err
+			return cmp.Or(err, u.p.hit("checkpoint/uploaded"))
 		})
 	}
 	if err := group.Wait(); err != nil {
