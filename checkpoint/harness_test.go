@@ -185,7 +185,11 @@ type rig struct {
 func (r *rig) BeginCheckpoint(uint64, Cut) (uint64, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.epoch += 10
+	if r.quiet {
+		r.epoch++ // no other was closed since the last one
+	} else {
+		r.epoch += 10
+	}
 	return r.epoch, nil
 }
 

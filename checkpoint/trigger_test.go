@@ -99,6 +99,33 @@ func TestJobsShareIds(t *testing.T) {
 	})
 }
 
+// Jobs that are cut at different times come to rest all the same when nothing happens any more.
+func TestQuietWithSeveralIntervals(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		jobs := []*scripted{job(1), with(job(2, 1), interval1(700*time.Millisecond)), with(job(3, 1), interval1(1100*time.Millisecond))}
+		r := newRig(t, every(5*time.Second), object.NewMemory(""), nil, jobs...).run()
+		time.Sleep(20 * time.Second)
+		for _, j := range jobs {
+			j.set(unchanged)
+		}
+		r.mu.Lock()
+		r.quiet = true
+		r.mu.Unlock()
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		var before [3]int
+		for i, j := range jobs {
+			before[i] = len(j.times())
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		for i, j := range jobs {
+			require.Len(t, j.times(), before[i])
+		}
+		require.NoError(t, r.end())
+	})
+}
+
 func TestAJobThatComesLaterIsScheduled(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, manual(), object.NewMemory(""), nil, with(job(1), interval1(time.Hour))).run()
