@@ -374,6 +374,11 @@ func (c *Coordinator) Fetch(ctx context.Context, s *JobState, dir string, local 
 	if err := c.env.Failpoints.Hit("checkpoint/fetch"); err != nil {
 		return nil, err
 	}
+	began := time.Now()
+	defer func() {
+		c.pub.fetches.Add(1)
+		c.pub.fetchTime.Add(int64(time.Since(began)))
+	}()
 	return Fetch(ctx, c.pub.store, s, dir, local...)
 }
 

@@ -559,3 +559,22 @@ func (s *simulation) check(seed int) (takeovers int) {
 	}
 	return takeovers
 }
+
+// The bytes of format version 1 stay readable, and a newer version is refused.
+func TestReadsLeaderVersion1(t *testing.T) {
+	ctx := context.Background()
+	store := object.NewMemory("")
+	data, err := os.ReadFile("../testdata/compat/leader-v1/leader")
+	require.NoError(t, err)
+	_, err = store.Put(ctx, leaderKey, data)
+	require.NoError(t, err)
+	l, _, err := readLeader(ctx, store)
+	require.NoError(t, err)
+	require.Equal(t, Lease{Format: 1, Term: 7, Holder: "host/42", Addr: "10.0.0.1:5433", Nonce: "0123456789abcdef", TTL: 10_000, RenewSeq: 3, Released: true}, *l)
+	data, err = sealDoc("leader", leaderFormat+1, l)
+	require.NoError(t, err)
+	_, err = store.Put(ctx, leaderKey, data)
+	require.NoError(t, err)
+	_, _, err = readLeader(ctx, store)
+	require.Equal(t, pgerr.FeatureNotSupported, pgerr.CodeOf(err))
+}

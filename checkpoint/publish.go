@@ -52,6 +52,7 @@ type publisher struct {
 	attempts   int                        // makes names unique
 
 	packs, packedFiles, inlineFiles atomic.Int64
+	fetches, fetchTime              atomic.Int64 // ns
 
 	garbageMu sync.Mutex
 	garbage   []string
@@ -80,6 +81,9 @@ type published struct {
 type Files struct {
 	Packs, Packed, Inline int64 // objects that hold small files, the files in them, files in manifests
 	Garbage               int   // objects that are still to be deleted
+	// Fetches is how many states were made local for a restore, FetchTime how long that took in all, of jobs that are restored at the same time too.
+	Fetches   int64
+	FetchTime time.Duration
 }
 
 // Files returns the counts.
@@ -87,7 +91,7 @@ func (c *Coordinator) Files() Files {
 	p := c.pub
 	p.garbageMu.Lock()
 	defer p.garbageMu.Unlock()
-	return Files{Packs: p.packs.Load(), Packed: p.packedFiles.Load(), Inline: p.inlineFiles.Load(), Garbage: len(p.garbage)}
+	return Files{Packs: p.packs.Load(), Packed: p.packedFiles.Load(), Inline: p.inlineFiles.Load(), Garbage: len(p.garbage), Fetches: p.fetches.Load(), FetchTime: time.Duration(p.fetchTime.Load())}
 }
 
 func newPublisher(store object.Store, holder string, log zerolog.Logger, failpoints *failpoint.Set) *publisher {

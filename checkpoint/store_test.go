@@ -101,6 +101,7 @@ func requireRestores(t *testing.T, store object.Store, want *JobState, local ...
 }
 
 func TestRoundTrip(t *testing.T) {
+	checkpointrows.Shows(t, 69, 70, 71)
 	for _, url := range []string{"memory://x", "file://", "s3://"} {
 		t.Run(url, func(t *testing.T) {
 			switch url {
@@ -137,6 +138,7 @@ func TestRoundTrip(t *testing.T) {
 }
 
 func TestATinyCheckpointIsTwoWrites(t *testing.T) {
+	checkpointrows.Shows(t, 72)
 	bubble(t, func(t *testing.T) {
 		store := objecttest.NewFaulty(object.NewMemory(""), nil)
 		r := newRig(t, manual(), store, nil, job(1), job(2), job(3)).run()
@@ -151,6 +153,7 @@ func TestATinyCheckpointIsTwoWrites(t *testing.T) {
 }
 
 func TestRetention(t *testing.T) {
+	checkpointrows.Shows(t, 92, 93)
 	bubble(t, func(t *testing.T) {
 		store := object.NewMemory("")
 		cfg := manual()
@@ -244,6 +247,7 @@ func faultRun(t *testing.T, n int, fault objecttest.Fault) bool {
 
 // A store that is down for long: the checkpoint in flight ends when the store is back, without being told failed or done meanwhile.
 func TestAmbiguousCommitIsResolvedWhenTheStoreIsBack(t *testing.T) {
+	checkpointrows.Shows(t, 128)
 	bubble(t, func(t *testing.T) {
 		store := objecttest.NewFaulty(object.NewMemory(""), nil)
 		a := job(1)
@@ -275,6 +279,7 @@ func TestAmbiguousCommitIsResolvedWhenTheStoreIsBack(t *testing.T) {
 }
 
 func TestCrashPoints(t *testing.T) {
+	checkpointrows.Shows(t, 98)
 	for point, durableAfter := range map[string]bool{
 		"checkpoint/before-upload": false, "checkpoint/after-upload": false, "checkpoint/after-manifest": false,
 		"checkpoint/after-head": true, "checkpoint/before-notify": true, "checkpoint/gc": true,
@@ -312,6 +317,7 @@ func TestCrashPoints(t *testing.T) {
 }
 
 func TestTakeoverFencesTheOlderServer(t *testing.T) {
+	checkpointrows.Shows(t, 129)
 	bubble(t, func(t *testing.T) {
 		store := object.NewMemory("")
 		a := job(1)
@@ -368,6 +374,7 @@ func TestManyServersStartAtOnce(t *testing.T) {
 }
 
 func TestIDsAreReservedBeforeUse(t *testing.T) {
+	checkpointrows.Shows(t, 45)
 	store := object.NewMemory("")
 	p := testPublisher(t, store)
 	require.NoError(t, p.reserve(context.Background(), idBlock))
@@ -483,6 +490,7 @@ func TestAChangedFileUnderAKnownNameIsRefused(t *testing.T) {
 
 // Uploads of an attempt that failed are used by the next one.
 func TestUploadsSurviveAFailedAttempt(t *testing.T) {
+	checkpointrows.Shows(t, 96)
 	ctx := context.Background()
 	store := objecttest.NewFaulty(object.NewMemory(""), nil)
 	p, dir := testPublisher(t, store), t.TempDir()
@@ -507,6 +515,7 @@ func TestUploadsSurviveAFailedAttempt(t *testing.T) {
 
 // The bytes of format version 1, as they were written first, stay readable.
 func TestReadsFormatVersion1(t *testing.T) {
+	checkpointrows.Shows(t, 75)
 	dir := t.TempDir()
 	require.NoError(t, os.CopyFS(dir, os.DirFS("../testdata/compat/checkpoint-v1")))
 	store, err := object.Open(context.Background(), dir)

@@ -158,6 +158,9 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	counter("checkpoint_packs_total", "Objects that hold small files of many jobs.", float64(files.Packs), nil, nil)
 	counter("checkpoint_packed_files_total", "Small files in them.", float64(files.Packed), nil, nil)
 	counter("checkpoint_inline_files_total", "Small files written into manifests.", float64(files.Inline), nil, nil)
+	counter("restore_fetches_total", "States that were made local to be restored, at the start and when jobs failed.", float64(files.Fetches), nil, nil)
+	counter("restore_fetch_seconds_total", "What that took in all.", files.FetchTime.Seconds(), nil, nil)
+	gauge("start_seconds", "From the lock of the data directory until statements were taken.", s.startTook.Seconds(), nil, nil)
 	gauge("checkpoint_garbage_objects", "Objects that no checkpoint needs any more and that are still to be deleted.", float64(files.Garbage), nil, nil)
 	n := s.objects.Counts()
 	for _, c := range []struct {

@@ -104,7 +104,8 @@ type Server struct {
 	channels   channels
 	locks      lockManager
 	started    time.Time
-	downloads  sync.Map        // uint64 → time.Duration: of the files of a job's state, at the start
+	downloads  sync.Map // uint64 → time.Duration: of the files of a job's state, at the start
+	startTook  time.Duration
 	root       root            // what the database was started from
 	moved      bool            // the catalog came from a checkpoint alone: another machine may have told epochs to clients
 	stopping   context.Context //nolint:containedctx // ends when sessions are asked to
@@ -178,6 +179,7 @@ func (s *Server) open(ctx context.Context) error {
 	if s.lock, err = s.lockData(ctx); err != nil {
 		return err
 	}
+	locked := time.Now()
 	if err := s.clearScratch(); err != nil {
 		return err
 	}
@@ -236,6 +238,7 @@ func (s *Server) open(ctx context.Context) error {
 	if err := s.openSecurity(); err != nil {
 		return err
 	}
+	s.startTook = time.Since(locked)
 	s.run()
 	return nil
 }

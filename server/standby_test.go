@@ -57,7 +57,7 @@ func (d *database) waiting(change ...func(*server.Config)) (*server.Standby, <-c
 // A leader that dies is followed within two leases by a server with a data directory of its own, which has what was checkpointed; in good order, at once. What a server
 // had committed beyond the checkpoint that its successor has gone on from does not come back when it leads again: it is set aside.
 func TestStandbyTakesOver(t *testing.T) {
-	checkpointrows.Shows(t, 45, 126, 127)
+	checkpointrows.Shows(t, 45, 126, 127, 137)
 	dir, lease := t.TempDir(), time.Second
 	a := open(t, shared(dir, "1s"))
 	first := a.cfg.DataDir
@@ -66,6 +66,7 @@ func TestStandbyTakesOver(t *testing.T) {
 		"SET synchronous_commit = remote", "INSERT INTO t VALUES (1, 'remote')", "SET synchronous_commit = local", "INSERT INTO t VALUES (2, 'local to a')")
 	require.InDelta(t, 1, a.metric("leader"), 0)
 
+	require.Positive(t, a.metric("checkpoint_inline_files_total")+a.metric("checkpoint_packed_files_total"))
 	standby, opened := a.waiting()
 	require.Eventually(t, func() bool { return standby.Leader().Addr != "" }, testTimeout, time.Millisecond)
 	require.Equal(t, "addr of "+filepath.Base(first), standby.Leader().Addr)
@@ -83,6 +84,10 @@ func TestStandbyTakesOver(t *testing.T) {
 	b := <-opened
 	require.NotNil(t, b)
 	require.Less(t, time.Since(died), 2*lease+time.Second)
+	require.Positive(t, b.metric("restore_fetches_total"))
+	require.Positive(t, b.metric("restore_fetch_seconds_total"))
+	require.Positive(t, b.metric("start_seconds"))
+	require.Positive(t, b.metric("object_store_read_bytes_total"))
 	c = b.connect()
 	require.Equal(t, "1|remote", c.row("SELECT * FROM n"), "what was committed remotely is there, what was local to a is not")
 	c.must("INSERT INTO t VALUES (2, 'b'), (3, 'b')", "CREATE TABLE made_by_b (x int)", "CHECKPOINT")
