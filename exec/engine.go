@@ -49,6 +49,8 @@ type Config struct {
 	// Fetch makes a completed state's files local; nil: they always are.
 	Fetch     func(context.Context, *checkpoint.JobState) (*state.Snapshot, error)
 	ChunkRows int // rows per chunk that sources and scans make; at most types.MaxChunkRows
+	// WithoutInflight is an unaligned checkpoint from which jobs go on without the rows that were in flight; 0: none.
+	WithoutInflight uint64
 	// Reserve makes durable that epochs up to the given one may have been told to clients; nil: nothing outlives the process.
 	Reserve func(through uint64) error
 	// Now is the clock of temporal filters; nil: time.Now.

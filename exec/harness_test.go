@@ -59,6 +59,7 @@ type testOptions struct {
 	changeLog int64
 	noWAL     bool
 	backend   state.BackendType
+	without   uint64           // a checkpoint to go on from without what was in flight
 	now       func() time.Time // nil: the real clock
 	lookups   bool             // views read relations that they join by their key
 	stateTTL  time.Duration    // of the views, 0: none
@@ -130,7 +131,7 @@ func (d *testDB) open() {
 	d.engine, err = New(Config{
 		Dir: d.dir, Shared: d.shared, Lib: functions.Builtins(), Connectors: connector.NewRegistry(d.script).WithSinks(d.model), Logger: zerolog.Nop(), Failpoints: d.fail,
 		WAL: d.log, EpochInterval: time.Millisecond, MaxPar: state.DefaultMaxParallelism, ChangeLog: d.opts.changeLog, Backend: d.opts.backend,
-		ChunkRows: d.opts.chunkRows, Now: d.opts.now, Fetch: func(_ context.Context, js *checkpoint.JobState) (*state.Snapshot, error) { return d.fetch(js), nil },
+		WithoutInflight: d.opts.without, ChunkRows: d.opts.chunkRows, Now: d.opts.now, Fetch: func(_ context.Context, js *checkpoint.JobState) (*state.Snapshot, error) { return d.fetch(js), nil },
 	}, epoch, jobs[TablesID])
 	require.NoError(t, err)
 	d.engine.SetSettings(cfg.JobSettings())

@@ -108,6 +108,10 @@ func (r *run) hurried(inFlight checkpoint.Barrier) (again time.Duration) {
 	if rel := r.job.rel; rel != nil && rel.history.Load() != nil {
 		return 0
 	}
+	// A reader that is behind such a checkpoint has to begin anew, which a sink that has written rows cannot.
+	if slices.ContainsFunc(r.engine.withReaders([]*Job{r.job}), (*Job).exactlyOnce) {
+		return 0
+	}
 	if left := s.AlignedTimeout - time.Since(b.Triggered); s.AlignedTimeout > 0 && left > 0 {
 		return left
 	}

@@ -258,7 +258,7 @@ func TestStaysAligned(t *testing.T) {
 	d.until("its end", d.job("v").SourcesEnded)
 	require.Equal(t, []string{"0,100", "1,200"}, d.query("select id, n from v", 0))
 
-	r := &run{yields: true, job: d.job("v")}
+	r := &run{yields: true, job: d.job("v"), engine: d.engine}
 	d.setMode("v", unalignedAfter(0))
 	require.Zero(t, r.hurried(checkpoint.Barrier{Epoch: 9, Checkpoint: 4, Kind: checkpoint.KindSavepoint}))
 	require.Nil(t, r.ahead, "savepoints are aligned")
@@ -379,4 +379,30 @@ func TestReadsChannelStateVersion1(t *testing.T) {
 		want.PushWeight(int64(1 - k))
 	}
 	require.Equal(t, want.String(), chunks[0].String())
+}
+
+// TestWithoutInflight: rows that were in flight can be left out, on demand: what is lost then are those and no others, and the checkpoint stays as it is.
+func TestWithoutInflight(t *testing.T) {
+	checkpointrows.Shows(t, 28, 29)
+	d := openDB(t, testOptions{chunkRows: 512})
+	stuck(d, 2)
+	d.cutView("v")
+	m := d.coord.Latest().Jobs[d.job("v").ID()]
+	d.script.end()
+	lost := 0
+	for _, h := range m.Inflight {
+		sections, err := decodeInflight(h.Name, h.Inline)
+		require.NoError(t, err)
+		for _, s := range sections {
+			lost += s.rows
+		}
+	}
+	require.Positive(t, lost)
+	require.NoError(t, d.fail.Change("exec/take=off"))
+	d.opts.without = m.Checkpoint
+	d.reopen()
+	require.Equal(t, m.Inflight, d.coord.Latest().Jobs[d.job("v").ID()].Inflight)
+	d.until("its end", d.job("v").SourcesEnded)
+	require.Equal(t, []string{strconv.Itoa(20000 - lost)}, d.query("select count(*) as n from v", 0))
+	d.until("its reader has the same", func() bool { return d.answer("select sum(n) as n from w", strconv.Itoa(20000-lost)) != nil })
 }

@@ -29,6 +29,10 @@ func (j *Job) prepare() error {
 	if from != nil && r.attach(from.Epoch, everyInput) {
 		copied := *from // the coordinator's own must not change
 		r.from, r.backfill, r.done = &copied, false, from.Epoch
+		if len(copied.Inflight) > 0 && copied.Checkpoint == j.engine.cfg.WithoutInflight {
+			j.engine.cfg.Logger.Warn().Str("job", j.Spec.Name).Uint64("checkpoint", copied.Checkpoint).Msg("the job goes on without the rows that were in flight at its checkpoint: they are lost")
+			copied.Inflight = nil
+		}
 	} else if from != nil && j.exactlyOnce() {
 		return errSinkBehind(j)
 	} else if !r.adopt() {
@@ -45,7 +49,7 @@ func (j *Job) prepare() error {
 	if j.rel != nil {
 		if r.from != nil {
 			j.rel.Log.Reset(r.from.Epoch)
-			if len(r.from.Inflight) > 0 {
+			if len(from.Inflight) > 0 {
 				j.rel.Log.Forget(r.from.Epoch) // the epochs before it were not closed when it was cut
 			}
 			j.published.Store(r.from.Epoch)

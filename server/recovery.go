@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,6 +29,7 @@ func recoverySettings() []setting {
 		{name: checkpoint.SettingSavepointDirectory, scope: scopeServer, doc: "URL of the folder that savepoints go to when none is named."},
 		{name: checkpoint.SettingRecoveryPath, scope: scopeReadOnly, doc: "Savepoint or checkpoint that an empty server starts from; set it in the configuration."},
 		{name: checkpoint.SettingClaimMode, value: claimNo, scope: scopeReadOnly, check: claimMode, doc: "Whether the server takes over what it starts from and removes it (CLAIM), or leaves it alone (NO_CLAIM); set it in the configuration."},
+		{name: checkpoint.SettingWithoutChannel, value: "0", scope: scopeReadOnly, check: integer(0, math.MaxInt64), doc: "Unaligned checkpoint from which jobs go on without the rows that were in flight, which are lost; 0: none; set it in the configuration."},
 		{name: settingFallback, value: fallbackNone, scope: scopeReadOnly, check: oneOf(fallbackNone, fallbackPrevious), doc: "Whether a view whose state in the newest checkpoint is damaged goes on with the one before (previous) that is retained, or waits until it can be read (none); set it in the configuration."},
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -351,8 +352,13 @@ func (s *Server) restore(ctx context.Context, m *checkpoint.Manifest, jobs map[u
 	if err != nil {
 		return err
 	}
+	withoutInflight, err := strconv.ParseUint(s.settings.get(checkpoint.SettingWithoutChannel), 10, 64)
+	if err != nil {
+		return err // checked when it was set
+	}
 	s.engine, err = exec.New(exec.Config{
-		Dir: s.cfg.DataDir, Shared: s.shared, Lib: s.registry, Connectors: s.cfg.Connectors, Logger: s.log, Failpoints: s.cfg.Failpoints,
+		WithoutInflight: withoutInflight,
+		Dir:             s.cfg.DataDir, Shared: s.shared, Lib: s.registry, Connectors: s.cfg.Connectors, Logger: s.log, Failpoints: s.cfg.Failpoints,
 		WAL: s.wal, KeepWAL: object.InMemory(s.objects), EpochInterval: s.cfg.EpochInterval, MaxPar: state.DefaultMaxParallelism, ChangeLog: max(s.cfg.Memory/changeLogShare, minChangeLog),
 		Backend: backend, ChunkRows: s.settings.chunkRows(), Reserve: s.reserveEpochs(),
 		Fetch: func(ctx context.Context, js *checkpoint.JobState) (*state.Snapshot, error) {
