@@ -86,6 +86,7 @@ type SinkDef struct {
 	Key           []int             `json:"key,omitempty"`
 	Mode          string            `json:"mode"`
 	ExactlyOnce   bool              `json:"exactly_once,omitempty"`
+	ChangesOnly   bool              `json:"changes_only,omitempty"` // what the relation held when it was made is left out
 }
 
 // Object is a relation. It is immutable once in a snapshot.

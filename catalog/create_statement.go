@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -147,6 +148,7 @@ func withoutPassword(name, value string) string {
 	if strings.Contains(strings.ToLower(name), "password") {
 		return Hidden
 	}
+	value = regexp.MustCompile(`(?i)(password\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s&]+)`).ReplaceAllString(value, "${1}"+Hidden)
 	u, err := url.Parse(value)
 	if err != nil || u.User == nil {
 		return value

@@ -79,10 +79,8 @@ type SinkConfig struct {
 type SinkConnector interface {
 	// Name is the value of WITH (connector = …).
 	Name() string
-	// Options lists all options it knows beyond those that every sink has.
+	// Options lists all options it knows beyond those that every sink has. Nobody is shown the values of those with "password" in their names, nor passwords in URLs.
 	Options() []Option
-	// Secrets are the options whose values nobody is shown.
-	Secrets() []string
 	// Encodings are the values of ENCODE; none when it writes typed rows.
 	Encodings() []Encoding
 	// Modes lists what it can do.

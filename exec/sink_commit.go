@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -93,8 +94,12 @@ func (j *Job) openSink(spec *SinkSpec) (connector.Sink, error) {
 		return nil, err
 	}
 	cfg := *spec
-	cfg.Dir, cfg.Failpoints = filepath.Join(j.engine.cfg.Dir, "sinks", fmt.Sprint(j.Spec.ID)), j.engine.cfg.Failpoints
+	cfg.Dir, cfg.Failpoints = j.sinkDir(), j.engine.cfg.Failpoints
 	return c.Sink(&cfg)
+}
+
+func (j *Job) sinkDir() string {
+	return filepath.Join(j.engine.cfg.Dir, "sinks", fmt.Sprint(j.Spec.ID))
 }
 
 // begin takes up what the restored state holds that may not be committed.
@@ -511,7 +516,7 @@ func (j *Job) abandon() {
 	if err == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), abandonTimeout)
 		defer cancel()
-		err = errors.Join(s.Recover(ctx, 0, &connector.Committables{Each: func(func(uint64, []byte) error) error { return nil }}), s.Close())
+		err = errors.Join(s.Recover(ctx, 0, &connector.Committables{Each: func(func(uint64, []byte) error) error { return nil }}), s.Close(), os.RemoveAll(j.sinkDir()))
 	}
 	if err != nil {
 		j.engine.cfg.Logger.Warn().Err(err).Str("job", j.Spec.Name).Msg("clear away what a dropped sink has not committed")

@@ -29,6 +29,7 @@ type model struct {
 	byKey    map[string]map[string]string // by sink and key
 	commits  int                          // calls of Commit that had something to do
 	lost     []string
+	broken   int // how often it still cannot be opened
 	failing  int // calls of Commit that fail still, half way
 	flushing int // calls of flush that fail still
 }
@@ -52,7 +53,6 @@ func (m *model) keyed(sink string) []string {
 
 func (m *model) Name() string                    { return "model" }
 func (m *model) Options() []connector.Option     { return nil }
-func (m *model) Secrets() []string               { return nil }
 func (m *model) Encodings() []connector.Encoding { return nil }
 func (m *model) Modes() []connector.SinkMode {
 	return []connector.SinkMode{connector.AppendOnly, connector.Upsert}
@@ -61,6 +61,10 @@ func (m *model) Check(context.Context, *connector.SinkConfig) error { return nil
 func (m *model) Sink(cfg *connector.SinkConfig) (connector.Sink, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.broken > 0 {
+		m.broken--
+		return nil, fmt.Errorf("no such target")
+	}
 	m.opened++
 	return &modelSink{m: m, cfg: cfg, own: fmt.Sprintf("%s-%d-", cfg.ID, m.opened)}, nil
 }
@@ -459,6 +463,23 @@ func TestSinkBehindItsInput(t *testing.T) {
 	j.Resume()
 	d.until("it says so", func() bool { return j.Err() != nil && strings.Contains(j.Err().Error(), "cannot go on") })
 	require.Equal(t, []string{"1,1"}, d.model.keyed("out"))
+}
+
+// TestSinkThatCannotBeOpened holds up nobody at the start of the database, and goes on when it can be.
+func TestSinkThatCannotBeOpened(t *testing.T) {
+	d := openDB(t, testOptions{})
+	d.source("src", "id int8, v int8", "")
+	d.sink("out", "select id, v from src", "", true, 2)
+	d.feed(0, 10)
+	d.checkpointed()
+	d.once(10)
+	d.model.broken = 1
+	d.feed(10, 20)
+	d.reopen()
+	d.until("it says why", func() bool { return d.job("out").Err() != nil })
+	require.ErrorContains(t, d.job("out").Err(), "no such target")
+	d.checkpointed()
+	d.once(20)
 }
 
 // TestDroppedSinkLeavesNothingHidden: what was sealed and not committed is cleared away.

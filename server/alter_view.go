@@ -5,8 +5,10 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/streamdb/streamdb/catalog"
+	"github.com/streamdb/streamdb/exec"
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/sql"
 )
@@ -19,44 +21,9 @@ func (d *dispatch) alterViewOptions(x *sql.AlterAction, o *catalog.Object) error
 		return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "materialized view %q is not running", o.Name)
 	}
 	c := *o
-	c.Settings = maps.Clone(o.Settings)
-	for _, opt := range x.Options {
-		st, err := srv.settings.table.find(opt.Name)
-		if err != nil || st.scope != scopeJob {
-			return pgerr.Newf(pgerr.InvalidParameterValue, "unrecognized parameter %q", opt.Name).At(opt.Pos).
-				WithHint("What can be changed of a materialized view: execution.checkpointing.…, parallelism, on_error, retention, retention_size.")
-		}
-		if err := d.ss.tellDeprecated(opt.Name); err != nil {
-			return err
-		}
-		if !st.live && st.name != settingParallelism && st.name != settingOnError && st.name != settingRetention && st.name != settingRetentionSize {
-			return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "parameter %q of a materialized view cannot be changed", st.name).At(opt.Pos).
-				WithHint("DROP the view and CREATE it anew.")
-		}
-		value := d.ss.vars.get(st.name)
-		if x.Kind != sql.AlterReset {
-			if value, err = st.option(opt); err != nil {
-				return err
-			}
-		}
-		if st.name == settingParallelism && value == "0" {
-			value = strconv.Itoa(defaultParallelism())
-		}
-		c.Settings[st.name] = value
-		if st.live && x.Kind == sql.AlterReset {
-			delete(c.Settings, st.name) // the server's again
-		}
-		c.Options = withOption(c.Options, st.name, x.Kind != sql.AlterReset)
-	}
-	n, err := strconv.Atoi(c.Settings[settingParallelism])
-	if err != nil || n > srv.engine.MaxParallelism() {
-		return pgerr.Newf(pgerr.InvalidParameterValue, "parallelism must be at most %d", srv.engine.MaxParallelism()).At(x.Pos)
-	}
-	if err := srv.settings.checkCheckpoints(c.Settings); err != nil {
-		return atPos(err, x.Pos)
-	}
-	if err := srv.engine.CanRescale(j, n); err != nil {
-		return atPos(err, x.Pos)
+	n, err := d.changeJob(x, x.Options, &c, j, settingParallelism, settingOnError, settingRetention, settingRetentionSize)
+	if err != nil {
+		return err
 	}
 	if err := d.ss.update(func(tx *catalog.Tx) error { return tx.Replace(&c) }); err != nil {
 		return err
@@ -72,6 +39,51 @@ func (d *dispatch) alterViewOptions(x *sql.AlterAction, o *catalog.Object) error
 		}
 		return srv.engine.AwaitHistory(d.ctx, j.Relation())
 	})
+}
+
+// changeJob changes settings of a job in its object, those that always may be changed and the named ones, and returns the parallelism that it is to have.
+func (d *dispatch) changeJob(x *sql.AlterAction, options []sql.Option, c *catalog.Object, j *exec.Job, changeable ...string) (parallelism int, err error) {
+	srv := d.ss.srv
+	c.Settings = maps.Clone(c.Settings)
+	for _, opt := range options {
+		st, err := srv.settings.table.find(opt.Name)
+		if err != nil || st.scope != scopeJob {
+			return 0, pgerr.Newf(pgerr.InvalidParameterValue, "unrecognized parameter %q", opt.Name).At(opt.Pos).
+				WithHint("What can be changed of a %s: execution.checkpointing.…, %s.", c.Kind, strings.Join(changeable, ", "))
+		}
+		if err := d.ss.tellDeprecated(opt.Name); err != nil {
+			return 0, err
+		}
+		if !st.live && !slices.Contains(changeable, st.name) {
+			e := pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "parameter %q of a %s cannot be changed", st.name, c.Kind).At(opt.Pos)
+			if c.Kind == catalog.Sink {
+				return 0, e.WithHint("DROP the sink and CREATE it anew.")
+			}
+			return 0, e.WithHint("DROP the view and CREATE it anew.")
+		}
+		value := d.ss.vars.get(st.name)
+		if x.Kind != sql.AlterReset {
+			if value, err = st.option(opt); err != nil {
+				return 0, err
+			}
+		}
+		if st.name == settingParallelism && value == "0" {
+			value = strconv.Itoa(defaultParallelism())
+		}
+		c.Settings[st.name] = value
+		if st.live && x.Kind == sql.AlterReset {
+			delete(c.Settings, st.name) // the server's again
+		}
+		c.Options = withOption(c.Options, st.name, x.Kind != sql.AlterReset)
+	}
+	n, err := strconv.Atoi(c.Settings[settingParallelism])
+	if err != nil || n > srv.engine.MaxParallelism() {
+		return 0, pgerr.Newf(pgerr.InvalidParameterValue, "parallelism must be at most %d", srv.engine.MaxParallelism()).At(x.Pos)
+	}
+	if err := srv.settings.checkCheckpoints(c.Settings); err != nil {
+		return 0, atPos(err, x.Pos)
+	}
+	return n, atPos(srv.engine.CanRescale(j, n), x.Pos)
 }
 
 // withOption returns the names of options, sorted, with one more or one less.

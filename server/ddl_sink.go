@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -98,7 +97,10 @@ func (d *dispatch) createSink(st *sql.CreateSink) error {
 		}
 		return d.complete(tag)
 	}
-	if err = d.filled(j); err == nil {
+	if err = d.filled(j); err == nil && def.ChangesOnly && !srv.checkpointed(d.ctx, j) {
+		err = pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "sink %q has no checkpoint to go on from: after a crash it would miss changes", o.Name)
+	}
+	if err == nil {
 		err = d.ss.update(created(o.ID, o.Name))
 	}
 	if err != nil {
@@ -198,11 +200,12 @@ func (d *dispatch) planSink(snap *catalog.Snapshot, o *catalog.Object, query *sq
 	def.Key, def.Mode, def.ExactlyOnce = cfg.Key, string(cfg.Mode), cfg.ExactlyOnce
 	o.AppendOnly = root.Inputs[0].AppendOnly
 	v := connector.Values{Options: def.Options}
+	def.ChangesOnly = !v.Bool(true, connector.OptionSnapshot)
 	if cfg.Mode == connector.AppendOnly && !o.AppendOnly && !v.Bool(false, connector.OptionForceAppendOnly) {
 		return nil, pgerr.Newf(pgerr.FeatureNotSupported, "an append-only sink cannot take rows that change").
 			WithHint("Use FORMAT UPSERT or DEBEZIUM, or type = 'upsert', or leave out what goes: %s = 'true'.", connector.OptionForceAppendOnly)
 	}
-	if !v.Bool(true, connector.OptionSnapshot) {
+	if def.ChangesOnly {
 		if def.From == 0 {
 			return nil, pgerr.Newf(pgerr.FeatureNotSupported, "option \"%s\" = 'false' is not supported with a query", connector.OptionSnapshot).
 				WithHint("Create a materialized view and CREATE SINK … FROM it.")
@@ -257,26 +260,10 @@ func (d *dispatch) alterSinkOptions(x *sql.AlterAction, o *catalog.Object) error
 	}
 	job, options := d.sinkOptions(x.Options)
 	c, def := *o, *o.Sink
-	c.Settings, c.Sink, def.Options = maps.Clone(o.Settings), &def, maps.Clone(def.Options)
-	for _, opt := range job {
-		if !strings.EqualFold(opt.Name, settingParallelism) {
-			return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "parameter %q of a sink cannot be changed", opt.Name).At(opt.Pos).WithHint("DROP the sink and CREATE it anew.")
-		}
-		st, err := srv.settings.table.find(opt.Name)
-		if err != nil {
-			return err
-		}
-		value := d.ss.vars.get(st.name)
-		if x.Kind != sql.AlterReset {
-			if value, err = st.option(opt); err != nil {
-				return err
-			}
-		}
-		if value == "0" {
-			value = strconv.Itoa(defaultParallelism())
-		}
-		c.Settings[st.name] = value
-		c.Options = withOption(c.Options, st.name, x.Kind != sql.AlterReset)
+	c.Sink, def.Options = &def, maps.Clone(def.Options)
+	n, err := d.changeJob(x, job, &c, j, settingParallelism, settingOnError)
+	if err != nil {
+		return err
 	}
 	fixed := []string{
 		connector.OptionConnector, connector.OptionType, connector.OptionForceAppendOnly, connector.OptionPrimaryKey, connector.OptionSnapshot, connector.OptionGuarantee,
@@ -288,13 +275,6 @@ func (d *dispatch) alterSinkOptions(x *sql.AlterAction, o *catalog.Object) error
 		if delete(def.Options, opt.Name); x.Kind != sql.AlterReset {
 			def.Options[opt.Name] = opt.Value
 		}
-	}
-	n, err := strconv.Atoi(c.Settings[settingParallelism])
-	if err != nil || n > srv.engine.MaxParallelism() {
-		return pgerr.Newf(pgerr.InvalidParameterValue, "parallelism must be at most %d", srv.engine.MaxParallelism()).At(x.Pos)
-	}
-	if err := srv.engine.CanRescale(j, n); err != nil {
-		return atPos(err, x.Pos)
 	}
 	spec := sinkSpec(&c)
 	if len(options) > 0 {
@@ -309,6 +289,8 @@ func (d *dispatch) alterSinkOptions(x *sql.AlterAction, o *catalog.Object) error
 		return err
 	}
 	return d.atCommit(func(context.Context) error {
+		j.SetSettings(srv.ownCheckpoints(&c))
+		j.SetRaises(c.Settings[settingOnError] == "raise")
 		if len(options) > 0 {
 			srv.engine.SetSink(j, spec)
 		}

@@ -64,9 +64,6 @@ func (SinkConnector) Options() []connector.Option {
 	}
 }
 
-// Secrets implements connector.SinkConnector.
-func (SinkConnector) Secrets() []string { return nil }
-
 // Encodings implements connector.SinkConnector.
 func (SinkConnector) Encodings() []connector.Encoding { return format.Encodings() }
 

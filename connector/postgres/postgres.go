@@ -69,9 +69,6 @@ func (Connector) Options() []connector.Option {
 	}
 }
 
-// Secrets implements connector.SinkConnector.
-func (Connector) Secrets() []string { return []string{optPassword} }
-
 // Encodings implements connector.SinkConnector.
 func (Connector) Encodings() []connector.Encoding { return nil }
 
