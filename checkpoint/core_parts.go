@@ -81,12 +81,16 @@ func (c *core) fail(now time.Time, p *pendingCheckpoint, job uint64, err error, 
 	}
 	acts = c.failed(now, p, q, err, acts)
 	switch {
-	case p.savepoint != nil:
+	case p.savepoint != nil && (p.savepoint.Jobs != nil || !errors.Is(err, ErrNotRunning)):
 		return c.failSavepoint(now, p, q, err, acts)
 	case errors.Is(err, errSubsumed):
 		return acts // what reads from it has seen no more than is durable now
 	}
-	return c.failReaders(now, p, job, err, acts)
+	acts = c.failReaders(now, p, job, err, acts)
+	if p.savepoint != nil && !slices.ContainsFunc(p.order, func(id uint64) bool { return p.parts[id].state != partFailed }) {
+		return c.finish(p.savepoint, reply{err: notPossible(job, err)}, acts)
+	}
+	return acts
 }
 
 func (c *core) failReaders(now time.Time, p *pendingCheckpoint, job uint64, err error, acts []action) []action {

@@ -52,6 +52,7 @@ type TriggerRequest struct {
 type request struct {
 	TriggerRequest
 	savepoint *SavepointSpec
+	left      []uint64       // of a savepoint: who could not take part
 	stop      *SavepointSpec // of a checkpoint with which the jobs end
 	at        time.Time
 	begun     bool
@@ -66,6 +67,7 @@ type request struct {
 type reply struct {
 	id, epoch uint64
 	path      string // of a savepoint
+	left      []uint64
 	err       error
 }
 

@@ -40,14 +40,20 @@ func (c *core) planSavepoint(r *request, all map[uint64]Participant, acts []acti
 	return append(acts, actBegin{id: c.planned.id, cut: cut})
 }
 
-// writeSavepoints hands the savepoints to the publisher that all have acknowledged.
+// writeSavepoints hands the savepoints to the publisher that all have acknowledged; of one of the whole database those who cannot take part now are left out.
 func (c *core) writeSavepoints(acts []action) []action {
 	for _, p := range c.pending {
-		if p.savepoint == nil || slices.ContainsFunc(p.order, func(id uint64) bool { return p.parts[id].state != partAcked }) {
+		here := func(id uint64) bool { return p.parts[id].state == partAcked }
+		open := func(id uint64) bool { return !here(id) && p.parts[id].state != partFailed }
+		if p.savepoint == nil || !slices.ContainsFunc(p.order, here) || slices.ContainsFunc(p.order, open) {
 			continue
 		}
 		a := actSavepoint{id: p.id, epoch: p.epoch, spec: p.savepoint.savepoint, catalogVersion: p.catalogVersion, catalog: p.catalog}
 		for _, id := range p.order {
+			if !here(id) {
+				p.savepoint.left = append(p.savepoint.left, id)
+				continue
+			}
 			p.parts[id].to(partPublishing)
 			a.states = append(a.states, p.parts[id].ack)
 		}
@@ -87,6 +93,9 @@ func (c *core) savepointWritten(now time.Time, e evSavepoint, acts []action) []a
 	}
 	for _, id := range p.order {
 		q := p.parts[id]
+		if q.state == partFailed {
+			continue
+		}
 		acts = append(acts, actNotify{participant: q.p, id: p.id, outcome: told})
 		if e.err != nil {
 			acts = c.failed(now, p, q, Failed(FinalizeCheckpointFailure, e.err), acts)
@@ -96,5 +105,5 @@ func (c *core) savepointWritten(now time.Time, e evSavepoint, acts []action) []a
 		c.stats.completed(now, p, q, 0)
 		c.freed(id)
 	}
-	return c.finish(p.savepoint, reply{id: p.id, epoch: p.epoch, path: e.path, err: e.err}, acts)
+	return c.finish(p.savepoint, reply{id: p.id, epoch: p.epoch, path: e.path, left: p.savepoint.left, err: e.err}, acts)
 }

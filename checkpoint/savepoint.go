@@ -21,6 +21,8 @@ type SavepointRequest struct {
 type SavepointResult struct {
 	ID, Epoch uint64
 	Path      string // of its folder
+	// Left are, of a savepoint of all jobs, those that are not in it: they were not running, or paused and behind what they read.
+	Left []uint64
 }
 
 // Savepoint makes a savepoint and returns when it is complete. It goes before all checkpoints that wait, is not held back by those in flight,
@@ -30,7 +32,7 @@ func (c *Coordinator) Savepoint(ctx context.Context, req SavepointRequest) (Save
 	spec := req.Spec
 	spec.Named = req.Jobs
 	r, err := c.request(ctx, &request{TriggerRequest: TriggerRequest{Jobs: req.Jobs}, savepoint: &spec, done: make(chan reply, 1)})
-	return SavepointResult{ID: r.id, Epoch: r.epoch, Path: r.path}, err
+	return SavepointResult{ID: r.id, Epoch: r.epoch, Path: r.path, Left: r.left}, err
 }
 
 // stop is a job that ends with a savepoint.

@@ -480,6 +480,9 @@ func (j *Job) setPaused(p bool) {
 	j.engine.progress.notify()
 }
 
+// Paused reports whether the job takes nothing in until it is resumed.
+func (j *Job) Paused() bool { return j.isPaused() }
+
 func (j *Job) isPaused() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -1,7 +1,9 @@
 package server
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/streamdb/streamdb/catalog"
@@ -40,7 +42,31 @@ func (a *actions) Savepoint(r expr.Savepoint) (string, error) {
 		}
 	}
 	res, err := a.ss.srv.coord.Savepoint(a.ctx, req)
-	return res.Path, err
+	if err != nil {
+		return "", err
+	}
+	return res.Path, a.tellLeft(res)
+}
+
+// tellLeft warns of the views that a savepoint of the database does not hold because they are paused, and refuses one that lacks others: these will be back.
+func (a *actions) tellLeft(res checkpoint.SavepointResult) error {
+	srv := a.ss.srv
+	for _, id := range res.Left {
+		j, ok := srv.engine.JobWithID(id)
+		if !ok {
+			continue // dropped meanwhile
+		}
+		err := error(pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "%q cannot be part of a savepoint now: it is not running", srv.jobName(j)).
+			WithHint("Try again when streamdb.jobs has it as RUNNING."))
+		if slices.ContainsFunc(j.Upstream(), (*exec.Job).Paused) {
+			err = a.ss.notice("WARNING", pgerr.Warning, "%q is not in the savepoint: it, or a view that it reads, is paused and behind what it reads; restored it is computed again", srv.jobName(j))
+			if err == nil {
+				continue
+			}
+		}
+		return errors.Join(err, checkpoint.DisposeSavepoint(context.WithoutCancel(a.ctx), res.Path))
+	}
+	return nil
 }
 
 // savepointOf finds the relation to make a savepoint of, nil for the whole database, if the session may.

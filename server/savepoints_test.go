@@ -244,3 +244,23 @@ func TestStopThatFailsLetsTheJobGoOn(t *testing.T) {
 	s.fails("BEGIN; SELECT streamdb.stop_with_savepoint('m', '/tmp')", "25001", "")
 	s.must("ROLLBACK")
 }
+
+// A view that is paused behind a table that goes on is no reason to have no savepoint of the database.
+func TestSavepointWithAPausedView(t *testing.T) {
+	checkpointrows.Shows(t, 99)
+	d := open(t)
+	s := d.connect()
+	s.must("CREATE TABLE t (a int)", "INSERT INTO t VALUES (1)", "CREATE MATERIALIZED VIEW m AS SELECT count(*) AS n FROM t", "CREATE MATERIALIZED VIEW mm AS SELECT n FROM m",
+		"CREATE MATERIALIZED VIEW live AS SELECT count(*) AS n FROM t", "PAUSE m", "INSERT INTO t VALUES (2)")
+	s.until("TABLE live", "2")
+	path := s.row("SELECT streamdb.savepoint('" + t.TempDir() + "')")
+	require.NotEmpty(t, s.notices)
+	require.Contains(t, s.notices[0].Message, `"m" is not in the savepoint`)
+	require.Equal(t, "1", s.row("TABLE m"))
+	two := from(t, path).connect()
+	require.Equal(t, "2|2", two.row("SELECT n, (SELECT count(*) FROM t) FROM live"))
+	two.must("RESUME m", "FLUSH")
+	require.Equal(t, "2|2", two.row("SELECT m.n, mm.n FROM m, mm"))
+	s.must("RESUME m", "FLUSH")
+	require.Equal(t, "2|2", s.row("SELECT m.n, mm.n FROM m, mm"))
+}
