@@ -218,6 +218,41 @@ func TestASlowJobIsPublishedWithItsInputs(t *testing.T) {
 	})
 }
 
+// What a slow job was cut from is in the manifest when its part comes, also when what it reads has been published several times meanwhile, and until its next one does.
+func TestWhatASlowJobReadsIsHeld(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := object.NewMemory("")
+		input, slow, reader := job(1), job(2, 1), job(3, 2)
+		slow.set(after(4500 * time.Millisecond))
+		cfg := every(time.Second)
+		cfg.GroupWindow = 200 * time.Millisecond
+		r := newRig(t, cfg, store, nil, input, slow, reader).run()
+		for range 20 {
+			time.Sleep(time.Second)
+			synctest.Wait()
+			m := r.c.Latest()
+			if m == nil {
+				continue // the first one comes at a random moment
+			}
+			for _, j := range m.Jobs {
+				for _, in := range j.Inputs {
+					if m.Jobs[in].Since() <= j.Checkpoint {
+						continue
+					}
+					h := m.HeldAt(in, j.Checkpoint)
+					require.NotNil(t, h, "job %d goes on from checkpoint %d, job %d has moved on to %d", j.Job, j.Checkpoint, in, m.Jobs[in].Since())
+					require.LessOrEqual(t, h.Since(), j.Checkpoint)
+					require.LessOrEqual(t, j.Checkpoint, h.Checkpoint)
+				}
+			}
+		}
+		require.Greater(t, r.c.Latest().Jobs[2].Checkpoint, uint64(8))
+		require.Greater(t, r.c.Latest().Jobs[1].Checkpoint, r.c.Latest().Jobs[2].Checkpoint, "the input does not wait")
+		require.NoError(t, r.end())
+		requireTidy(t, store)
+	})
+}
+
 // The files of a job that is dropped may be gone when its state is published: the others are published all the same.
 func TestFilesOfADroppedJob(t *testing.T) {
 	for _, size := range []int{10, packFileBytes + 1} {

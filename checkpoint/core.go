@@ -136,6 +136,8 @@ type batch struct {
 	retained       int
 	inline         int // bytes of new small things that go into the manifest
 	parts          map[*pendingCheckpoint][]uint64
+	// late are, by job, the checkpoints in flight in which others still read from it: when they are complete its state as of them is needed.
+	late map[uint64][]uint64
 }
 
 // checkpoints lists whose states are in b, in the order of their ids.

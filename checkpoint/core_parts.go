@@ -246,6 +246,7 @@ func (c *core) publish(now time.Time, acts []action) []action {
 	if len(b.parts) == 0 {
 		return acts
 	}
+	b.late = c.late(b)
 	for job, from := range c.dropped {
 		switch {
 		case !c.entries[job] && c.inFlight(job) == 0:
@@ -293,6 +294,28 @@ func (c *core) collect(p *pendingCheckpoint, ids []uint64, b *batch) {
 	if !p.catalogDone && (b.catalog == nil || p.catalogVersion >= b.catalogVersion) {
 		b.catalogVersion, b.catalog = p.catalogVersion, p.catalog
 	}
+}
+
+// late finds the checkpoints whose readers are slower than what they read.
+func (c *core) late(b *batch) map[uint64][]uint64 {
+	late := map[uint64][]uint64{}
+	for _, p := range c.pending {
+		if p.savepoint != nil {
+			continue
+		}
+		for _, id := range p.order {
+			q := p.parts[id]
+			if q.state >= partPublishing || slices.Contains(b.parts[p], id) {
+				continue
+			}
+			for _, in := range q.inputs {
+				if p.parts[in] != nil && !slices.Contains(late[in], p.id) {
+					late[in] = append(late[in], p.id)
+				}
+			}
+		}
+	}
+	return late
 }
 
 func (c *core) published(now time.Time, e evPublished, acts []action) []action {

@@ -36,24 +36,32 @@ type HeldState struct {
 	catalogRef *ref
 }
 
-// hold keeps the states that jobs of m have read from and that are not the newest ones any more. cur is the manifest before m.
-func (m *Manifest) hold(cur *Manifest) {
+// hold keeps the states that jobs of m have read from, or will have when checkpoints in flight are complete (late, by job that is read), and that are not the newest
+// ones any more. cur is the manifest before m.
+func (m *Manifest) hold(cur *Manifest, late map[uint64][]uint64) {
 	m.Held = map[uint64][]*HeldState{}
 	if cur == nil {
 		return
 	}
+	keep := func(job, checkpoint uint64) {
+		now := m.Jobs[job]
+		if now == nil || now.Since() <= checkpoint {
+			return
+		}
+		h := cur.at(job, checkpoint)
+		if h != nil && !slices.ContainsFunc(m.Held[job], func(o *HeldState) bool { return o.Since() == h.Since() }) {
+			m.Held[job] = append(m.Held[job], h)
+		}
+	}
+	for job, ids := range late {
+		for _, id := range ids {
+			keep(job, id)
+		}
+	}
 	for _, k := range sortedJobs(m) {
 		reader := m.Jobs[k]
 		for _, in := range reader.Inputs {
-			now := m.Jobs[in]
-			if now == nil || now.Since() <= reader.Checkpoint {
-				continue
-			}
-			h := cur.at(in, reader.Checkpoint)
-			if h == nil || slices.ContainsFunc(m.Held[in], func(o *HeldState) bool { return o.Since() == h.Since() }) {
-				continue
-			}
-			m.Held[in] = append(m.Held[in], h)
+			keep(in, reader.Checkpoint)
 		}
 	}
 	for _, hs := range m.Held {

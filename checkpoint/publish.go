@@ -236,7 +236,7 @@ func (p *publisher) merge(b *batch, seq uint64, now time.Time) *Manifest {
 	for _, job := range b.drop {
 		delete(m.Jobs, job)
 	}
-	m.hold(p.latest())
+	m.hold(p.latest(), b.late)
 	return m
 }
 
