@@ -161,6 +161,9 @@ func (s *sinkOp) Barrier(b checkpoint.Barrier, _ op.Emitter) error {
 	s.last = b.Epoch
 	name := fmt.Sprintf("%020d", b.Checkpoint)
 	if !s.exactly {
+		if s.run.backfill { // its rounds are of one epoch, which must not be committed in parts
+			return nil
+		}
 		name = fmt.Sprintf("e%020d", b.Epoch)
 	} else if b.Checkpoint == 0 || b.Checkpoint == flushOnly {
 		return nil
