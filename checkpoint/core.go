@@ -23,8 +23,8 @@ import (
 //	         └─────────┴──────────┴──────────┴─────────┴──────→ failed
 //
 // Invariants: a part takes these edges only and ends once; a part is published only when every participant it reads from has a part with the same id
-// that is done or in the same batch, or a newer one that is done (the causal rule); only one batch is being published at a time; savepoints go beside
-// all that (core_savepoint.go).
+// that is done or in the same batch (the causal rule), and until then the manifest holds what those had at that id; only one batch is being published at a
+// time; savepoints go beside all that (core_savepoint.go).
 type core struct {
 	cfg    Config
 	stats  *history

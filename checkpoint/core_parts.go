@@ -80,11 +80,8 @@ func (c *core) fail(now time.Time, p *pendingCheckpoint, job uint64, err error, 
 		acts = append(acts, actNotify{participant: q.p, id: p.id})
 	}
 	acts = c.failed(now, p, q, err, acts)
-	switch {
-	case p.savepoint != nil && (p.savepoint.Jobs != nil || !errors.Is(err, ErrNotRunning)):
+	if p.savepoint != nil && (p.savepoint.Jobs != nil || !errors.Is(err, ErrNotRunning)) {
 		return c.failSavepoint(now, p, q, err, acts)
-	case errors.Is(err, errSubsumed):
-		return acts // what reads from it has seen no more than is durable now
 	}
 	acts = c.failReaders(now, p, job, err, acts)
 	if p.savepoint != nil && !slices.ContainsFunc(p.order, func(id uint64) bool { return p.parts[id].state != partFailed }) {
@@ -204,9 +201,37 @@ func (c *core) ready(p *pendingCheckpoint) []uint64 {
 		if good && q.state == partAcked {
 			ids = append(ids, id)
 		}
-		ok[id] = good || c.members[id] != nil && c.members[id].done >= p.id
+		ok[id] = good
 	}
 	return ids
+}
+
+// superseded returns which of the participants have handed in a newer state too.
+func (c *core) superseded(p *pendingCheckpoint, ids []uint64) map[uint64]bool {
+	newer := map[uint64]bool{}
+	for _, o := range c.pending {
+		for _, id := range ids {
+			if q := o.parts[id]; q != nil && o.id > p.id && o.savepoint == nil && q.state == partAcked {
+				newer[id] = true
+			}
+		}
+	}
+	return newer
+}
+
+// needed reports whether one of the participants that have handed in a newer state is read by one that goes on from p: its state at p must be stored first, or
+// what the reader misses could not be found after a crash.
+func (p *pendingCheckpoint) needed(newer map[uint64]bool) bool {
+	goesOn := map[uint64]bool{} // from p
+	for _, id := range slices.Backward(p.order) {
+		q := p.parts[id]
+		read := slices.ContainsFunc(p.order, func(r uint64) bool { return goesOn[r] && slices.Contains(p.parts[r].inputs, id) })
+		if read && newer[id] {
+			return true
+		}
+		goesOn[id] = q.state < partPublishing && (read || !newer[id])
+	}
+	return false
 }
 
 // publish puts together what is due and hands it to the publisher; what changed nothing is done at once.
@@ -221,8 +246,8 @@ func (c *core) publish(now time.Time, acts []action) []action {
 			continue
 		}
 		ids := c.ready(p)
-		open := p.anyOpen()
-		if open && (len(ids) == 0 || p.firstAck.IsZero() || now.Before(p.firstAck.Add(c.cfg.GroupWindow))) {
+		needed := p.needed(c.superseded(p, ids))
+		if p.anyOpen() && !needed && (len(ids) == 0 || p.firstAck.IsZero() || now.Before(p.firstAck.Add(c.cfg.GroupWindow))) {
 			continue
 		}
 		if len(ids) > 0 || !p.catalogDone {
@@ -230,6 +255,9 @@ func (c *core) publish(now time.Time, acts []action) []action {
 		}
 		for _, id := range ids {
 			newest[id] = p.id
+		}
+		if needed {
+			break // the newer ones come next
 		}
 	}
 	b := &batch{parts: map[*pendingCheckpoint][]uint64{}}
@@ -256,7 +284,9 @@ func (c *core) publish(now time.Time, acts []action) []action {
 		}
 	}
 	slices.Sort(b.drop)
-	if len(b.changed) == 0 && len(b.drop) == 0 && b.catalog == nil {
+	// A checkpoint with which a job ends is copied from what is published.
+	ends := slices.ContainsFunc(b.checkpoints(), func(p *pendingCheckpoint) bool { return p.cut.Savepoint != nil })
+	if len(b.changed) == 0 && len(b.drop) == 0 && b.catalog == nil && !ends {
 		for _, p := range b.checkpoints() {
 			for _, id := range b.parts[p] {
 				acts = c.done(now, p, p.parts[id], 0, true, acts)
@@ -296,7 +326,7 @@ func (c *core) collect(p *pendingCheckpoint, ids []uint64, b *batch) {
 	}
 }
 
-// late finds the checkpoints whose readers are slower than what they read.
+// late finds the checkpoints whose readers are slower than what they read. What has not changed until then is shown with that checkpoint.
 func (c *core) late(b *batch) map[uint64][]uint64 {
 	late := map[uint64][]uint64{}
 	for _, p := range c.pending {
@@ -309,8 +339,13 @@ func (c *core) late(b *batch) map[uint64][]uint64 {
 				continue
 			}
 			for _, in := range q.inputs {
-				if p.parts[in] != nil && !slices.Contains(late[in], p.id) {
-					late[in] = append(late[in], p.id)
+				r := p.parts[in]
+				if r == nil || slices.Contains(late[in], p.id) {
+					continue
+				}
+				late[in] = append(late[in], p.id)
+				if r.state == partDone && r.ack.Unchanged {
+					b.unchanged = append(b.unchanged, r.ack)
 				}
 			}
 		}

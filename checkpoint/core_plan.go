@@ -264,7 +264,13 @@ func (c *core) leftOut(all, want map[uint64]Participant) map[uint64]error {
 	limit := map[uint64]int{}
 	var raise func(id uint64, n int)
 	raise = func(id uint64, n int) {
-		if want[id] == nil || limit[id] >= n {
+		if want[id] == nil {
+			return
+		}
+		if want[id].Settings().Unaligned {
+			n = 1 // a newer one would overtake it
+		}
+		if limit[id] >= n {
 			return
 		}
 		limit[id] = n

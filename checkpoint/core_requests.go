@@ -176,6 +176,14 @@ func (c *core) freed(job uint64) {
 	}
 }
 
+// comes reports whether a participant has a part of a newer checkpoint in flight.
+func (c *core) comes(job, id uint64) bool {
+	return slices.ContainsFunc(c.pending, func(p *pendingCheckpoint) bool {
+		q := p.parts[job]
+		return p.id > id && p.savepoint == nil && q != nil && !q.ended()
+	})
+}
+
 func notPossible(job uint64, why error) error {
 	return Failed(NotAllRequiredTasksRunning, pgerr.Wrap(pgerr.ObjectNotInPrerequisiteState, why, "job %d cannot take part in a checkpoint", job))
 }
@@ -183,7 +191,7 @@ func notPossible(job uint64, why error) error {
 // covered takes job, whose part of checkpoint id is done, off the requests that wait for it.
 func (c *core) covered(job, id uint64) {
 	for _, r := range c.requests {
-		if r.from <= id && r.savepoint == nil {
+		if r.from <= id && r.savepoint == nil && (r.stop == nil || r.id == id) {
 			delete(r.remaining, job)
 		}
 	}
@@ -197,7 +205,8 @@ func (c *core) failRequests(p *pendingCheckpoint, q *part, err error, acts []act
 			continue
 		}
 		if errors.Is(err, errSubsumed) {
-			continue // the newer one covers it
+			r.retry = r.retry || r.stop != nil || !c.comes(job, p.id)
+			continue // the newer one covers it, or the next
 		}
 		if r.Jobs == nil && errors.Is(err, ErrNotRunning) {
 			delete(r.remaining, job)

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/streamdb/streamdb/internal/pgerr"
 )
 
 // A savepoint has an id and an epoch of its own. It goes beside the checkpoints: it does not make its jobs busy, none that completes later ends it,
@@ -22,6 +24,9 @@ func (c *core) planSavepoint(r *request, all map[uint64]Participant, acts []acti
 		if all[id] == nil {
 			return c.finish(r, reply{err: notPossible(id, ErrNotRunning)}, acts)
 		}
+	}
+	if len(want) == 0 {
+		return c.finish(r, reply{err: Failed(NotAllRequiredTasksRunning, pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "there is nothing to make a savepoint of"))}, acts)
 	}
 	cut := Cut{Kind: KindSavepoint, Savepoint: r.savepoint, Full: true, Jobs: map[uint64]bool{}}
 	for _, id := range slices.Sorted(maps.Keys(want)) {

@@ -300,7 +300,7 @@ func (s *sim) publish() {
 }
 
 // TestSimulation runs the coordinator through random events. -checkpoint.events=1000000 makes a long run.
-func TestSimulation(t *testing.T) {
+func TestCoreAtRandom(t *testing.T) {
 	checkpointrows.Shows(t, 35, 50)
 	const steps = 400
 	answered, failed, ids, ended, unsuccessful := 0, 0, uint64(0), 0, 0

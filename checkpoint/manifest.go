@@ -40,9 +40,6 @@ type HeldState struct {
 // ones any more. cur is the manifest before m.
 func (m *Manifest) hold(cur *Manifest, late map[uint64][]uint64) {
 	m.Held = map[uint64][]*HeldState{}
-	if cur == nil {
-		return
-	}
 	keep := func(job, checkpoint uint64) {
 		now := m.Jobs[job]
 		if now == nil || now.Since() <= checkpoint {

@@ -222,6 +222,10 @@ func (p *publisher) merge(b *batch, seq uint64, now time.Time) *Manifest {
 			m.Jobs[s.Job] = &advanced
 		}
 	}
+	before := &Manifest{Jobs: maps.Clone(m.Jobs), CatalogVersion: m.CatalogVersion, Catalog: m.Catalog, catalogRef: m.catalogRef}
+	if cur := p.latest(); cur != nil {
+		before.Held = cur.Held
+	}
 	for _, s := range b.changed {
 		c := *s
 		c.Subtasks = nil
@@ -236,7 +240,7 @@ func (p *publisher) merge(b *batch, seq uint64, now time.Time) *Manifest {
 	for _, job := range b.drop {
 		delete(m.Jobs, job)
 	}
-	m.hold(p.latest(), b.late)
+	m.hold(before, b.late)
 	return m
 }
 

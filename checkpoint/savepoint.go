@@ -77,10 +77,17 @@ func (c *Coordinator) Stop(ctx context.Context, job uint64, spec SavepointSpec) 
 	}
 	var states []*JobState
 	for _, id := range slices.Sorted(maps.Keys(closure(all, spec.Named))) {
-		if m.Jobs[id] == nil {
+		s := m.Jobs[id]
+		if s != nil && s.Since() > r.id { // it has gone on
+			s = nil
+			if h := m.HeldAt(id, r.id); h != nil {
+				s = h.JobState
+			}
+		}
+		if s == nil {
 			return res, pgerr.Newf(pgerr.InternalError, "checkpoint %d does not hold job %d", r.id, id)
 		}
-		states = append(states, m.Jobs[id])
+		states = append(states, s)
 	}
 	res.ID, res.Epoch = r.id, m.Jobs[job].Epoch
 	res.Path, err = c.pub.writeSavepoint(ctx, &spec, states, res.Epoch, r.id, m.CatalogVersion, m.Catalog)

@@ -301,8 +301,8 @@ func TestSubsumption(t *testing.T) {
 	require.Empty(t, take[actFailJob](s), "subsumed ones are not counted")
 }
 
-// A reader of a subsumed part may still complete: it has seen no more than is durable.
-func TestReadersOfSubsumedPartsGoOn(t *testing.T) {
+// A part whose input was never stored at that checkpoint is not stored either: after a crash what it has missed could not be found.
+func TestReadersOfSubsumedPartsEnd(t *testing.T) {
 	a, reader := with(job(1), func(s *JobSettings) { s.MaxConcurrent = 2 }), with(job(2, 1), func(s *JobSettings) { s.MaxConcurrent = 2 })
 	cfg := manual()
 	cfg.GroupWindow = 0
@@ -314,8 +314,41 @@ func TestReadersOfSubsumedPartsGoOn(t *testing.T) {
 	s.ack(1, two)
 	s.publish(nil)
 	s.ack(2, one)
+	require.Equal(t, map[uint64][]outcome{two: {complete}, one: {aborted, aborted, aborted}}, s.outcomes())
+	three := s.begin() // what was asked for is not covered
+	s.ack(1, three)
+	s.ack(2, three)
 	s.publish(nil)
-	require.Equal(t, map[uint64][]outcome{two: {complete}, one: {aborted, complete}}, s.outcomes())
+	s.publish(nil)
+	require.Equal(t, map[uint64][]outcome{three: {complete, complete}}, s.outcomes())
+}
+
+// What slower readers go on from is stored before what comes after it, and held until they have handed in their states.
+func TestStatesThatReadersNeedAreStored(t *testing.T) {
+	two := func(s *JobSettings) { s.MaxConcurrent = 2 }
+	s := newScript(t, manual(), with(job(1), two), with(job(2, 1), two))
+	s.request(&request{})
+	first := s.begin()
+	s.request(&request{TriggerRequest: TriggerRequest{Jobs: []uint64{1}}})
+	second := s.begin()
+	s.ack(1, first)
+	s.ack(1, second)
+	var got []*batch
+	publish := func() {
+		a := take[actPublish](s)
+		require.Len(t, a, 1)
+		got = append(got, a[0].batch)
+		s.step(evPublished{batch: a[0].batch, result: &published{manifest: &Manifest{ID: a[0].batch.id}}})
+	}
+	publish()
+	publish()
+	s.ack(2, first)
+	publish()
+	require.Equal(t, first, got[0].changed[0].Checkpoint)
+	require.Equal(t, second, got[1].changed[0].Checkpoint)
+	require.Equal(t, map[uint64][]uint64{1: {first}}, got[1].late)
+	require.Equal(t, uint64(2), got[2].changed[0].Job)
+	require.Empty(t, got[2].late)
 }
 
 func TestQueueOfRequests(t *testing.T) {
