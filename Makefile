@@ -50,6 +50,7 @@ fmt: ## formats all Go files
 
 bench: build ## the Nexmark queries, against hand-written loops where there are some
 	for q in q0 q1 q2 q5 q7 q8; do $(BIN) bench nexmark --query $$q --events 2000000 || exit 1; done
+	$(BIN) bench backpressure --aligned
 	$(BIN) bench checkpoint --state $(BENCH_STATE) --restore
 
 fuzz: ## each fuzz target for FUZZTIME

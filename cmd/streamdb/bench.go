@@ -19,17 +19,19 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/streamdb/streamdb/connector/all"
+	"github.com/streamdb/streamdb/internal/failpoint"
 	"github.com/streamdb/streamdb/server"
 )
 
 type benchCmd struct {
-	Nexmark    benchNexmark    `cmd:"" help:"One query of the Nexmark benchmark, generator in process."`
-	Lookup     benchLookup     `cmd:"" help:"Point lookups on a view over the PostgreSQL protocol."`
-	Freshness  benchFreshness  `cmd:"" help:"Time from INSERT until the row is visible in a view."`
-	Bounded    benchBounded    `cmd:"" help:"State of windows, sessions and joins in time over a long stream."`
-	Memory     benchMemory     `cmd:"" help:"Memory of an aggregation over many groups."`
-	Copy       benchCopy       `cmd:"" help:"One COPY into a table."`
-	Checkpoint benchCheckpoint `cmd:"" help:"Duration and size of checkpoints, and of restoring them."`
+	Nexmark      benchNexmark      `cmd:"" help:"One query of the Nexmark benchmark, generator in process."`
+	Lookup       benchLookup       `cmd:"" help:"Point lookups on a view over the PostgreSQL protocol."`
+	Freshness    benchFreshness    `cmd:"" help:"Time from INSERT until the row is visible in a view."`
+	Bounded      benchBounded      `cmd:"" help:"State of windows, sessions and joins in time over a long stream."`
+	Memory       benchMemory       `cmd:"" help:"Memory of an aggregation over many groups."`
+	Copy         benchCopy         `cmd:"" help:"One COPY into a table."`
+	Checkpoint   benchCheckpoint   `cmd:"" help:"Duration and size of checkpoints, and of restoring them."`
+	Backpressure benchBackpressure `cmd:"" help:"A checkpoint of a view that cannot keep up."`
 }
 
 // benchFlags are common to all benchmarks.
@@ -40,7 +42,8 @@ type benchFlags struct {
 	JSON               bool          `name:"json" help:"Print one JSON object per result."`
 	Profile            string        `help:"Directory for cpu.pprof, heap.pprof and mutex.pprof of the measured rounds." type:"path"`
 	CheckpointDir      string        `hidden:""`
-	Set                []string      `help:"Server settings: name=value." sep:"none"`
+	failpoints         *failpoint.Set
+	Set                []string `help:"Server settings: name=value." sep:"none"`
 }
 
 // open starts a server with checkpoints into files.
@@ -62,7 +65,7 @@ func (f *benchFlags) open(a *app) (srv *server.Server, done func() error, err er
 		settings[k] = v
 	}
 	srv, err = server.Open(a.ctx, server.Config{
-		DataDir: dir, CheckpointDir: f.CheckpointDir, Memory: int64(f.Memory), Settings: settings, Logger: a.log.Level(max(a.log.GetLevel(), zerolog.WarnLevel)), Connectors: all.Builtin(),
+		DataDir: dir, CheckpointDir: f.CheckpointDir, Failpoints: f.failpoints, Memory: int64(f.Memory), Settings: settings, Logger: a.log.Level(max(a.log.GetLevel(), zerolog.WarnLevel)), Connectors: all.Builtin(),
 	})
 	if err != nil {
 		return nil, nil, errors.Join(err, remove())

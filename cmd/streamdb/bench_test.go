@@ -98,6 +98,11 @@ func TestBenchOthers(t *testing.T) {
 	require.Positive(t, cp.Duration)
 	require.Less(t, cp.UploadRatio, 2.0)
 	require.Positive(t, cp.Restore.Store)
+	require.NoError(t, (&benchBackpressure{benchFlags: flags, Pressure: time.Second}).Run(a))
+	var bp backpressureResult
+	require.NoError(t, json.NewDecoder(out).Decode(&bp))
+	require.True(t, bp.Unaligned)
+	require.Positive(t, bp.Persisted)
 }
 
 // The state of what closes, or leaves, does not grow with the stream.
