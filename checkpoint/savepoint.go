@@ -94,6 +94,40 @@ func (c *Coordinator) Stop(ctx context.Context, job uint64, spec SavepointSpec) 
 	return res, err
 }
 
+// Retain copies what the newest completed checkpoint has of a job and of all that it reads from as a native savepoint below the folder target, and returns the path
+// of its own folder, "" when no completed checkpoint has the job.
+func (c *Coordinator) Retain(ctx context.Context, job uint64, target string) (path string, err error) {
+	var m *Manifest
+	for {
+		m = c.pub.latest()
+		if m == nil || m.Jobs[job] == nil {
+			return "", nil
+		}
+		unpin := c.pub.pin(m)
+		defer func() { err = errors.Join(err, unpin(context.WithoutCancel(ctx))) }()
+		if c.pub.latest() == m {
+			break // else it may have left HEAD before it was pinned
+		}
+	}
+	want := map[uint64]bool{}
+	var add func(id uint64)
+	add = func(id uint64) {
+		if s := m.Jobs[id]; s != nil && !want[id] {
+			want[id] = true
+			for _, in := range s.Inputs {
+				add(in)
+			}
+		}
+	}
+	add(job)
+	var states []*JobState
+	for _, id := range slices.Sorted(maps.Keys(want)) {
+		states = append(states, m.Jobs[id])
+	}
+	spec := &SavepointSpec{Target: target, Named: []uint64{job}}
+	return c.pub.writeSavepoint(ctx, spec, states, m.Jobs[job].Epoch, m.ID, m.CatalogVersion, m.Catalog)
+}
+
 // keepForStops keeps what was just published for the savepoints of jobs that end.
 func (c *Coordinator) keepForStops(m *Manifest) {
 	c.mu.Lock()
@@ -111,7 +145,7 @@ func (p *publisher) writeSavepoint(ctx context.Context, spec *SavepointSpec, sta
 	if err := p.hit("savepoint/begin"); err != nil {
 		return "", err
 	}
-	path, _, err = WriteSavepoint(ctx, Places{Root: spec.Target, Own: p.store, Scratch: filepath.Join(p.scratch, fmt.Sprintf("savepoint-%d", id))}, &Snapshot{
+	path, _, err = WriteSavepoint(ctx, Places{Root: spec.Target, Own: p.store, Scratch: filepath.Join(p.scratch, fmt.Sprintf("savepoint-%d-%s", id, hostOf(ctx).nonce()))}, &Snapshot{
 		ID: id, Epoch: epoch, CatalogVersion: catalogVersion, Catalog: catalog, Jobs: states, Named: spec.Named,
 	}, spec.Canonical)
 	if err == nil {

@@ -12,7 +12,7 @@ import (
 
 const (
 	savepointKind   = "savepoint"
-	savepointFormat = 1
+	savepointFormat = 2            // 1 without rows in flight
 	savepointPrefix = "savepoint-" // of folders
 	savepointKey    = "manifest"   // below the folder
 )

@@ -93,7 +93,7 @@ func (w *savepointWriter) write(ctx context.Context, snap *Snapshot) (*Manifest,
 	if w.canonical {
 		doc.Form = FormCanonical
 	}
-	data, err := sealDoc(savepointKind, savepointFormat, doc)
+	data, err := sealDoc(savepointKind, doc.Format, doc)
 	if err != nil {
 		return nil, err
 	}
@@ -115,6 +115,12 @@ func (w *savepointWriter) job(ctx context.Context, s *JobState) (*JobState, erro
 			w.keep(blobs.bytes[name], func(r ref) { blobs.refs[name] = r })
 		}
 	}
+	for _, h := range s.Inflight {
+		if err := w.file(ctx, s.Job, h, s.refs, c.refs); err != nil {
+			return nil, err
+		}
+	}
+	c.Inflight = withoutPaths(s.Inflight)
 	if s.State == nil {
 		return &c, nil
 	}

@@ -43,18 +43,21 @@ func (m Mode) String() string {
 	return "EXACTLY_ONCE"
 }
 
-// Retention tells what becomes of a job's checkpoints when it is dropped.
+// Retention tells what becomes of a job's checkpoints when it is dropped. Those of one that has failed or has read all there is stay until then.
 type Retention uint8
 
-// The policies.
+// The policies. There is one manifest for the database, which a dropped job leaves: the first two differ in name only.
 const (
-	// NoExternalized: they go with the job.
+	// NoExternalized: its files go with the next checkpoint.
 	NoExternalized Retention = iota
-	// DeleteOnCancellation: they go when it is dropped, and stay when it fails for good.
+	// DeleteOnCancellation: the same.
 	DeleteOnCancellation
-	// RetainOnCancellation: they stay until the user removes them.
+	// RetainOnCancellation: what the last completed one has of it is copied as a savepoint, which is the user's (Coordinator.Retain).
 	RetainOnCancellation
 )
+
+// Retentions are the setting's values, by policy.
+var Retentions = [...]string{NoExternalized: "NO_EXTERNALIZED_CHECKPOINTS", DeleteOnCancellation: "DELETE_ON_CANCELLATION", RetainOnCancellation: "RETAIN_ON_CANCELLATION"}
 
 // JobSettings are those of one job's checkpoints. They may change while the job runs: the next trigger follows them.
 type JobSettings struct {

@@ -58,6 +58,7 @@ func jobCheckpoints(get func(name string) string) checkpoint.JobSettings {
 	if get(checkpoint.SettingMode) == checkpoint.AtLeastOnce.String() {
 		s.Mode = checkpoint.AtLeastOnce
 	}
+	s.Retention = checkpoint.Retention(max(0, slices.Index(checkpoint.Retentions[:], get(checkpoint.SettingExternalRetention))))
 	return s
 }
 
@@ -84,10 +85,10 @@ func (s *Server) ownCheckpoints(o *catalog.Object) *checkpoint.JobSettings {
 
 // applyCheckpointSettings takes the server's values to the coordinator and to all jobs.
 func (s *Server) applyCheckpointSettings() error {
-	defaults := jobCheckpoints(s.settings.get)
-	if err := defaults.Validate(); err != nil {
+	if err := s.settings.checkCheckpoints(nil); err != nil {
 		return err
 	}
+	defaults := jobCheckpoints(s.settings.get)
 	if err := s.coord.SetConfig(s.settings.checkpoints()); err != nil {
 		return err
 	}
@@ -103,7 +104,11 @@ func (s *Server) applyCheckpointSettings() error {
 
 // checkCheckpoints refuses own settings of a job that contradict each other or the server's.
 func (s *serverSettings) checkCheckpoints(own map[string]string) error {
-	return jobCheckpoints(over(own, s.get)).Validate()
+	js := jobCheckpoints(over(own, s.get))
+	if js.Retention == checkpoint.RetainOnCancellation && s.get(checkpoint.SettingSavepointDirectory) == "" {
+		return nowhereToRetain()
+	}
+	return js.Validate()
 }
 
 // unknown is the error for a name that no setting has. In the classes that are the server's own it is a mistake, not a setting of an application.

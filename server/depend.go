@@ -2,6 +2,7 @@ package server
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -473,8 +474,12 @@ func (g *dependency) remove() error {
 	}
 	// What has a younger job depends on older ones, never the other way round.
 	slices.SortFunc(objs, func(a, b *catalog.Object) int { return cmp.Compare(b.JobID(), a.JobID()) })
-	if err := d.dropObjects(objs); err != nil {
-		return err
+	kept, err := d.retain(objs)
+	if err == nil {
+		err = d.dropObjects(objs)
+	}
+	if err != nil {
+		return errors.Join(err, d.forgetRetained(kept))
 	}
 	for _, id := range tables {
 		if err := d.dropParts(id, changed[id]); err != nil {
