@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/streamdb/streamdb/checkpoint"
+	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/state"
 	"github.com/streamdb/streamdb/storage/changelog"
 )
@@ -71,6 +72,12 @@ func (j *Job) Trigger(b checkpoint.Barrier) error {
 	switch {
 	case !running || r == nil:
 		return checkpoint.ErrNotRunning
+	case js == nil && !j.Settings().AfterTasksFinish && r.partlyFinished():
+		j.mu.Lock()
+		delete(j.wanted, b.Checkpoint)
+		j.mu.Unlock()
+		return checkpoint.Failed(checkpoint.NotAllRequiredTasksRunning,
+			pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "some sources of %q have ended, and %s is off", j.Spec.Name, checkpoint.SettingAfterTasksFinish))
 	case js != nil:
 		j.engine.acker.Acknowledge(js)
 	default:

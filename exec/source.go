@@ -175,6 +175,21 @@ func (s *sourceNode) finished() bool {
 	return true
 }
 
+// partlyFinished reports whether some subtasks have read all that their sources will ever hold, and others have not.
+func (r *run) partlyFinished() bool {
+	ended, others := false, false
+	for _, s := range r.sources {
+		for _, l := range s.subs {
+			if l.passed.Load() {
+				ended = true
+			} else {
+				others = true
+			}
+		}
+	}
+	return ended && others
+}
+
 func (s *sourceNode) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

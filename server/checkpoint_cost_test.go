@@ -71,3 +71,28 @@ func TestDefaults(t *testing.T) {
 		require.EqualValues(t, "pebble", js.State.Backend)
 	}
 }
+
+// TestCheckpointsAfterSomeSourcesEnded: with a source that has ended beside one that goes on checkpoints go on, unless that is turned off.
+func TestCheckpointsAfterSomeSourcesEnded(t *testing.T) {
+	checkpointrows.Shows(t, 120)
+	d := open(t)
+	s := d.connect()
+	s.must(`CREATE SOURCE b WITH (connector = 'nexmark', "nexmark.table.type" = 'Bid', "nexmark.event.num" = '1000')`,
+		"CREATE SOURCE endless (id bigint) WITH (connector = 'datagen', datagen.rows.per.second = '1000', fields.id.kind = 'sequence')",
+		"CREATE MATERIALIZED VIEW m AS SELECT kind, count(*) AS n FROM (SELECT 'bid' AS kind FROM b UNION ALL SELECT 'row' FROM endless) AS u GROUP BY kind")
+	for s.row("SELECT coalesce(max(n), 0) FROM m WHERE kind = 'bid'") != "920" {
+		s.must("FLUSH")
+	}
+	s.must("CHECKPOINT m")
+	d.crash()
+	s = d.connect()
+	require.Equal(t, "920", s.row("SELECT n FROM m WHERE kind = 'bid'"))
+	s.must("CHECKPOINT m", "ALTER MATERIALIZED VIEW m SET (execution.checkpointing.checkpoints-after-tasks-finish = off)")
+	for s.code("CHECKPOINT m") != "55000" { // until the barrier after its end
+		s.must("FLUSH")
+	}
+	require.Equal(t, "NOT_ALL_REQUIRED_TASKS_RUNNING",
+		s.row("SELECT failure_reason FROM streamdb.checkpoints JOIN streamdb.jobs USING (job_id) WHERE name = 'm' ORDER BY checkpoint_id DESC LIMIT 1"))
+	require.Equal(t, "RUNNING", s.row("SELECT state FROM streamdb.jobs WHERE name = 'm'"), "that is no failure of the job")
+	s.must("ALTER MATERIALIZED VIEW m SET (execution.checkpointing.checkpoints-after-tasks-finish = on)", "CHECKPOINT m")
+}
