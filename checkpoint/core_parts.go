@@ -333,20 +333,23 @@ func (c *core) late(b *batch) map[uint64][]uint64 {
 		if p.savepoint != nil {
 			continue
 		}
+		found := false
 		for _, id := range p.order {
 			q := p.parts[id]
 			if q.state >= partPublishing || slices.Contains(b.parts[p], id) {
 				continue
 			}
 			for _, in := range q.inputs {
-				r := p.parts[in]
-				if r == nil || slices.Contains(late[in], p.id) {
+				if p.parts[in] == nil || slices.Contains(late[in], p.id) {
 					continue
 				}
 				late[in] = append(late[in], p.id)
-				if r.state == partDone && r.ack.Unchanged {
-					b.unchanged = append(b.unchanged, r.ack)
-				}
+				found = true
+			}
+		}
+		for _, id := range p.order {
+			if q := p.parts[id]; found && q.state == partDone && q.ack.Unchanged {
+				b.unchanged = append(b.unchanged, q.ack)
 			}
 		}
 	}

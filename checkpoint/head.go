@@ -112,6 +112,9 @@ func (p *publisher) tryClaim(ctx context.Context) (*Manifest, uint64, error) {
 			next.ClaimedFrom = old.Claim
 		}
 	} else if err := p.noneWithoutHead(ctx); err != nil {
+		if now, _, readErr := readHead(ctx, p.store); readErr == nil && now != nil {
+			err = object.ErrPrecondition // another server has begun meanwhile: look again
+		}
 		return nil, 0, err
 	}
 	next.Nonce, next.Holder, next.Updated, next.Claim = hostOf(ctx).nonce(), p.holder, hostOf(ctx).now().UTC(), p.claimID

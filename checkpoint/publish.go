@@ -220,6 +220,7 @@ func (p *publisher) merge(b *batch, seq uint64, now time.Time) *Manifest {
 			advanced := *old
 			advanced.Checkpoint, advanced.Epoch, advanced.Name = s.Checkpoint, s.Epoch, s.Name
 			m.Jobs[s.Job] = &advanced
+			m.ID, m.Epoch = max(m.ID, s.Checkpoint), max(m.Epoch, s.Epoch)
 		}
 	}
 	before := &Manifest{Jobs: maps.Clone(m.Jobs), CatalogVersion: m.CatalogVersion, Catalog: m.Catalog, catalogRef: m.catalogRef}

@@ -169,6 +169,10 @@ func (p *simPart) NotifyComplete(id uint64) {
 	if !w.calm && !w.faultless && w.chance(40) {
 		return // lost
 	}
+	if w.muted > 0 {
+		w.muted--
+		return
+	}
 	r := p.run()
 	if r == nil {
 		return

@@ -99,6 +99,9 @@ func (w *simWorld) checkCut(m *Manifest) {
 	}
 	for _, id := range sortedJobs(m) {
 		s, job := m.Jobs[id], w.defs[id]
+		if s.Checkpoint > m.ID || s.Epoch > m.Epoch {
+			w.failf("checkpoint %d with epoch %d holds job %d at %d with epoch %d", m.ID, m.Epoch, id, s.Checkpoint, s.Epoch)
+		}
 		for name, r := range s.refs.positions {
 			s.Positions[name] = w.bucket.read(r)
 		}

@@ -73,6 +73,18 @@ func (o *simObjects) delete(key string) {
 // simFaults are the chances of what may go wrong with a call, in thousandths.
 type simFaults struct{ refused, lost, late, conflict, slow int }
 
+// simFate is what a plot has in mind for a call.
+type simFate int
+
+const (
+	simRandom    simFate = iota
+	simDies              // the server, before the request arrives
+	simDiesAfter         // after it was carried out
+	simFreezes
+	simLost // the answer
+	simLate // the request, when the answer was given up already
+)
+
 // simStore is a bucket as one server sees it. Its calls are made by coroutines.
 type simStore struct {
 	o       *simObjects
@@ -104,6 +116,10 @@ func (s *simStore) call(op, key string, write bool, apply func() error) error {
 		there += w.ms(100, 3000)
 	}
 	fate := w.rng.IntN(1000)
+	planned := simRandom
+	if w.plot != nil && !w.calm {
+		planned = w.plot(srv, op, key)
+	}
 	var err error
 	answered := false
 	co := w.cur
@@ -129,6 +145,19 @@ func (s *simStore) call(op, key string, write bool, apply func() error) error {
 	}
 	conditional := op == "create" || op == "replace"
 	switch {
+	case planned == simDies:
+		w.after(there, srv, func() { srv.kill(true) })
+	case planned == simDiesAfter:
+		arrive(there, func(error) { srv.kill(true) })
+	case planned == simFreezes: // with its request on the way for long
+		arrive(20*time.Second, func(e error) { reply(back, e) })
+		srv.freeze(15 * time.Second)
+	case planned == simLost && write:
+		arrive(there, func(error) {})
+		reply(there+back, s.fail(op, key, object.Error{Ambiguous: true, Retryable: true}))
+	case planned == simLate && write:
+		arrive(there+time.Second, func(error) {})
+		reply(there+back, s.fail(op, key, object.Error{Ambiguous: true, Retryable: true}))
 	case fate < f.refused:
 		w.counts.faults++
 		throttled := w.chance(500)

@@ -120,9 +120,11 @@ type simWorld struct {
 	ttl      time.Duration
 	// faults are in force until calm.
 	faults    simFaults
-	calm      bool // nothing goes wrong any more
-	faultless bool // nothing ever does
-	producing bool // sources have new rows
+	plot      func(srv *simProcess, op, key string) simFate // of scenarios
+	muted     int                                           // notifications that are lost
+	calm      bool                                          // nothing goes wrong any more
+	faultless bool                                          // nothing ever does
+	producing bool                                          // sources have new rows
 	wall      time.Duration
 	nonces    int
 
@@ -618,11 +620,16 @@ func simulate(seed uint64, loud bool) (w *simWorld, broken string) {
 		w.abandon()
 	}()
 	w.populate()
+	w.play()
+	return w, ""
+}
+
+// play lets the world go on to its end.
+func (w *simWorld) play() {
 	w.run()
 	if !w.over {
 		w.failf("I7: nothing happens any more")
 	}
-	return w, ""
 }
 
 // abandon ends the coroutines of a world that has ended.
