@@ -7,12 +7,24 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/streamdb/streamdb/internal/checkpointrows"
 	"github.com/streamdb/streamdb/state"
 )
+
+// stored counts the entries that the newest completed checkpoint has of a view, by table.
+func (d *testDB) stored(name string) map[uint32]int64 {
+	d.t.Helper()
+	js := d.coord.Latest().Jobs[d.job(name).Spec.ID]
+	require.NotNil(d.t, js, name)
+	s, err := state.Canonical(d.ctx(), state.Options{Dir: d.t.TempDir()}, d.fetch(js))
+	require.NoError(d.t, err)
+	return s.Entries
+}
 
 // TestStateTTL: what nobody changes for the time leaves the views and their state, also what a checkpoint holds; what is changed stays, retractions of what has left are
 // no harm, and rows that come later begin anew.
 func TestStateTTL(t *testing.T) {
+	checkpointrows.Shows(t, 87)
 	const second = 1_000_000
 	for _, parallelism := range []int{1, 3} {
 		for _, backend := range []state.BackendType{state.BackendMemory, state.BackendPebble} {
@@ -62,6 +74,9 @@ func TestStateTTL(t *testing.T) {
 				d.exec("a +1,1,11") // a change of row 1 and of group 1
 				shows("plain", "1,11", "2,20", "3,30")
 				d.checkpoint()
+				for name := range views {
+					require.NotEmpty(t, d.stored(name), name)
+				}
 				d.reopen()
 				set(110)
 				shows("plain", "1,11")
@@ -98,6 +113,16 @@ func TestStateTTL(t *testing.T) {
 					shows(name)
 				}
 				d.checkpoint()
+				left := func(what string) {
+					t.Helper()
+					for name := range views {
+						if name != "total" {
+							require.Empty(t, d.stored(name), "%s, %s", name, what)
+							require.Zero(t, d.job(name).Metrics().LiveEntries, "%s, %s", name, what)
+						}
+					}
+				}
+				left("in the checkpoint")
 				clock.at.Store(100 * second) // what has left does not come back with an older clock
 				d.reopen()
 				for name := range views {
@@ -107,6 +132,7 @@ func TestStateTTL(t *testing.T) {
 					require.Empty(t, d.query("select * from "+name, 0), name)
 					require.Empty(t, d.job(name).Errors())
 				}
+				left("restored")
 				d.exec("a -1,0,0 -3,0,0; b -1,0 -2,0")
 				for name := range views {
 					if name == "total" {
@@ -122,6 +148,7 @@ func TestStateTTL(t *testing.T) {
 
 // TestStateTTLBounded: views over a source without end keep what came within the time, and what they show of it.
 func TestStateTTLBounded(t *testing.T) {
+	checkpointrows.Shows(t, 87)
 	const second = 1_000_000
 	clock := &testClock{}
 	d := openDB(t, testOptions{now: clock.now, stateTTL: 10 * time.Second})
@@ -157,6 +184,11 @@ func TestStateTTLBounded(t *testing.T) {
 			d.checkpoint()
 			for name := range views {
 				require.LessOrEqual(t, d.job(name).Metrics().LiveEntries, int64(100), name)
+				entries := int64(0)
+				for _, n := range d.stored(name) {
+					entries += n
+				}
+				require.LessOrEqual(t, entries, int64(100), "%s in the checkpoint", name)
 			}
 		}
 	}
