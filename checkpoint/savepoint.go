@@ -37,8 +37,7 @@ func (c *Coordinator) Savepoint(ctx context.Context, req SavepointRequest) (Save
 
 // stop is a job that ends with a savepoint.
 type stop struct {
-	job   uint64
-	kept  []*Manifest // published since it was asked for, in which the job is; pinned
+	kept  []*Manifest // published since it was asked for; pinned
 	unpin []func(context.Context) error
 }
 
@@ -47,7 +46,7 @@ type stop struct {
 // again, or to let it when there is an error.
 func (c *Coordinator) Stop(ctx context.Context, job uint64, spec SavepointSpec) (res SavepointResult, err error) {
 	spec.Stop, spec.Named = true, []uint64{job}
-	s := &stop{job: job}
+	s := &stop{}
 	c.mu.Lock()
 	c.stops = append(c.stops, s)
 	c.mu.Unlock()
@@ -66,7 +65,7 @@ func (c *Coordinator) Stop(ctx context.Context, job uint64, spec SavepointSpec) 
 	c.mu.Lock()
 	kept := slices.Clone(s.kept)
 	c.mu.Unlock()
-	i := slices.IndexFunc(kept, func(m *Manifest) bool { return m.Jobs[job].Checkpoint >= r.id })
+	i := slices.IndexFunc(kept, func(m *Manifest) bool { return m.Jobs[job] != nil && m.Jobs[job].Checkpoint >= r.id })
 	if i < 0 {
 		return res, pgerr.Newf(pgerr.InternalError, "checkpoint %d is not in what was published", r.id)
 	}
@@ -77,17 +76,17 @@ func (c *Coordinator) Stop(ctx context.Context, job uint64, spec SavepointSpec) 
 	}
 	var states []*JobState
 	for _, id := range slices.Sorted(maps.Keys(closure(all, spec.Named))) {
-		s := m.Jobs[id]
-		if s != nil && s.Since() > r.id { // it has gone on
-			s = nil
-			if h := m.HeldAt(id, r.id); h != nil {
-				s = h.JobState
+		// What is read may have gone on, or have been published before.
+		var s *HeldState
+		for _, k := range slices.Backward(kept) {
+			if s = k.at(id, r.id); s != nil {
+				break
 			}
 		}
 		if s == nil {
 			return res, pgerr.Newf(pgerr.InternalError, "checkpoint %d does not hold job %d", r.id, id)
 		}
-		states = append(states, s)
+		states = append(states, s.JobState)
 	}
 	res.ID, res.Epoch = r.id, m.Jobs[job].Epoch
 	res.Path, err = c.pub.writeSavepoint(ctx, &spec, states, res.Epoch, r.id, m.CatalogVersion, m.Catalog)
@@ -133,9 +132,7 @@ func (c *Coordinator) keepForStops(m *Manifest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range c.stops {
-		if m.Jobs[s.job] != nil {
-			s.kept, s.unpin = append(s.kept, m), append(s.unpin, c.pub.pin(m))
-		}
+		s.kept, s.unpin = append(s.kept, m), append(s.unpin, c.pub.pin(m))
 	}
 }
 

@@ -136,7 +136,9 @@ type simWorld struct {
 	files   map[string]simTotal
 	claims  map[uint64]string
 	cfg     Config
-	counts  simCounts
+	// configured is how many checkpoints there were when the settings last changed.
+	configured int
+	counts     simCounts
 
 	hash  uint64
 	lines []string // with verbose

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/streamdb/streamdb/internal/checkpointrows"
 	"github.com/streamdb/streamdb/storage/object"
 )
 
@@ -28,7 +29,7 @@ const simTime = 6 * time.Second
 var simScratch = os.TempDir()
 
 // simFailed are seeds that have broken a promise once.
-var simFailed = []uint64{13, 41, 71, 179, 10030, 10356, 100887, 100888}
+var simFailed = []uint64{13, 41, 71, 179, 10030, 10356, 100887, 100888, 103324, 104638, 104644}
 
 // populate makes the jobs of a world, and what is going to happen to them.
 func (w *simWorld) populate() {
@@ -176,7 +177,7 @@ func (w *simWorld) act() {
 			if err := s.c.SetConfig(cfg); err != nil {
 				w.failf("%v", err)
 			}
-			w.cfg = cfg
+			w.cfg, w.configured = cfg, w.counts.commits
 		case 9:
 			if id := some(); id != nil && !w.defs[id[0]].sink {
 				w.settings(w.defs[id[0]])
@@ -470,7 +471,8 @@ func (w *simWorld) end(s *simProcess) {
 	if s.c.core.cleaning != 0 {
 		w.failf("I7: %d removals have not ended", s.c.core.cleaning)
 	}
-	if n := len(w.head.Retained); n > s.c.Config().Retained {
+	// A new number holds with the checkpoint after the one that may be under way.
+	if n := len(w.head.Retained); n > s.c.Config().Retained && w.counts.commits > w.configured+1 {
 		w.failf("%d checkpoints are kept instead of %d", n, s.c.Config().Retained)
 	}
 	reachable := w.reachable()
@@ -507,7 +509,10 @@ func again(seed uint64) string {
 	return fmt.Sprintf("go test ./checkpoint -run 'TestSimulation$' -v -sim.seed=%d -sim.seeds=1", seed)
 }
 
+// All promises at once, at random: what completes is a consistent cut, parts take their edges only and end once, ids are never used again, what HEAD needs exists
+// and at rest nothing else does, whoever is fenced commits nothing.
 func TestSimulation(t *testing.T) {
+	checkpointrows.Shows(t, 2, 5, 35, 45, 91, 98, 127, 128, 129)
 	simScratch = t.TempDir()
 	total := simCounts{}
 	check := func(seed uint64, loud bool) {
