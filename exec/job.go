@@ -334,10 +334,13 @@ func (j *Job) CaughtUp() <-chan struct{} { return j.caughtUp }
 func (j *Job) advancing() bool {
 	switch j.Status() {
 	case JobRunning, JobCreated, JobBackfilling, JobRestarting:
-		return !slices.ContainsFunc(j.upstream, (*Job).failing)
+		return !slices.ContainsFunc(j.upstream, (*Job).rests)
 	}
 	return false
 }
+
+// rests reports that nothing comes of the job at present, nor of what reads it.
+func (j *Job) rests() bool { return j.Status() == JobPaused || j.terminal() || j.failing() }
 
 // failing reports that the job, which is being started again, has failed so often that readers do not wait for it, nor for what reads it.
 func (j *Job) failing() bool {

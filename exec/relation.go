@@ -252,7 +252,7 @@ func (p *Pinned) Release() {
 }
 
 // Pin pins, for all relations, the newest epoch that all have published and that is not before minEpoch, waiting for it where need be.
-// Relations whose job is stopped, paused or failing are not waited for.
+// Relations whose job is stopped, paused or failing, or reads one that is, are not waited for.
 func (e *Engine) Pin(ctx context.Context, rels []*Relation, minEpoch uint64) (*Pinned, error) {
 	return e.pin(ctx, rels, minEpoch, false)
 }
