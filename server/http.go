@@ -92,6 +92,11 @@ func (m *metrics) checkpoints(j *exec.Job, name, path string, gauge, counter met
 	if r := st.Restored; r != nil {
 		gauge("job_restore_timestamp_seconds", "When the job was last restored.", float64(r.At.UnixMilli())/1000, jobLabels, l)
 	}
+	if r := j.Restored(); r != nil {
+		gauge("job_restore_download_seconds", "What it took then to make the state's files local.", m.s.downloaded(j, r).Seconds(), jobLabels, l)
+		gauge("job_restore_open_seconds", "What it took to open them.", r.Open.Seconds(), jobLabels, l)
+		gauge("job_restore_rebuild_seconds", "What it took to rebuild what operators have in memory.", r.Rebuild.Seconds(), jobLabels, l)
+	}
 	c := st.Completed
 	if c == nil {
 		return
@@ -160,6 +165,13 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	counter("checkpoint_inline_files_total", "Small files written into manifests.", float64(files.Inline), nil, nil)
 	counter("restore_fetches_total", "States that were made local to be restored, at the start and when jobs failed.", float64(files.Fetches), nil, nil)
 	counter("restore_fetch_seconds_total", "What that took in all.", files.FetchTime.Seconds(), nil, nil)
+	size, limit, hits, misses := s.shared.CacheMetrics()
+	gauge("state_cache_bytes", "Blocks of state in the cache that all jobs share.", float64(size), nil, nil)
+	gauge("state_cache_limit_bytes", "How many it may hold, a share of --memory.", float64(limit), nil, nil)
+	counter("state_cache_hits_total", "Blocks found in it.", float64(hits), nil, nil)
+	counter("state_cache_misses_total", "Blocks read from files.", float64(misses), nil, nil)
+	gauge("state_memory_bytes", "State in memory that all jobs share the room for, besides the cache.", float64(s.shared.Overlay.Used()), nil, nil)
+	gauge("state_memory_limit_bytes", "The room, a share of --memory.", float64(s.shared.Overlay.Limit()), nil, nil)
 	gauge("start_seconds", "From the lock of the data directory until statements were taken.", s.startTook.Seconds(), nil, nil)
 	gauge("checkpoint_garbage_objects", "Objects that no checkpoint needs any more and that are still to be deleted.", float64(files.Garbage), nil, nil)
 	n := s.objects.Counts()

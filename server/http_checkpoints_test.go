@@ -204,6 +204,7 @@ func TestCheckpointMetrics(t *testing.T) {
 	}
 	for _, name := range []string{
 		"last_checkpoint_duration_seconds", "last_checkpoint_completed_timestamp_seconds", "last_checkpoint_processed_bytes", "last_checkpoint_persisted_bytes", "restore_timestamp_seconds",
+		"restore_download_seconds", "restore_open_seconds", "restore_rebuild_seconds",
 		"checkpoints_in_progress", "checkpoints_completed_total", "checkpoints_failed_total", "checkpoints_total",
 	} {
 		require.Contains(t, metrics, fmt.Sprintf("\nstreamdb_job_%s{job=\"m\"} ", name))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/streamdb/streamdb/catalog"
 	"github.com/streamdb/streamdb/checkpoint"
+	"github.com/streamdb/streamdb/exec"
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/types"
 )
@@ -144,15 +145,19 @@ func restoresRelation(s *Server) [][]types.Datum {
 		if r == nil {
 			continue
 		}
-		download := r.Download
-		if d, ok := s.downloads.Load(j.Spec.ID); ok {
-			download += d.(time.Duration) //nolint:forcetypeassert // only durations are stored
-		}
 		rows = append(rows, []types.Datum{
-			int8d(int64(j.PublicID())), text(s.jobName(j)), int8d(int64(r.Checkpoint)), timestamptz(r.At), ms(download), ms(r.Open), ms(r.Rebuild),
+			int8d(int64(j.PublicID())), text(s.jobName(j)), int8d(int64(r.Checkpoint)), timestamptz(r.At), ms(s.downloaded(j, r)), ms(r.Open), ms(r.Rebuild),
 		})
 	}
 	return rows
+}
+
+// downloaded returns what it took to make the files local that j was restored from, at the start of the server or when it began again.
+func (s *Server) downloaded(j *exec.Job, r *exec.Restored) time.Duration {
+	if d, ok := s.downloads.Load(j.Spec.ID); ok {
+		return r.Download + d.(time.Duration) //nolint:forcetypeassert // only durations are stored
+	}
+	return r.Download
 }
 
 // fallback finds states in earlier checkpoints for views whose state in the newest one is damaged, and for what reads them: a reader is never newer than what it

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -203,7 +204,7 @@ func TestLocalRecovery(t *testing.T) {
 }
 
 func TestRestoresRelation(t *testing.T) {
-	checkpointrows.Shows(t, 106)
+	checkpointrows.Shows(t, 106, 137)
 	d := open(t)
 	s := d.connect()
 	s.must("CREATE TABLE t (a int)", "INSERT INTO t SELECT generate_series(1, 1000)", "CREATE MATERIALIZED VIEW m AS SELECT a, count(*) AS n FROM t GROUP BY a", "CHECKPOINT",
@@ -216,5 +217,12 @@ func TestRestoresRelation(t *testing.T) {
 	s = d.connect()
 	require.Equal(t, []string{"m|" + id + "|t|t"}, s.rows(`SELECT name, checkpoint_id, download_ms > 0 AND open_ms > 0 AND rebuild_ms > 0, now() - restored_at < INTERVAL '1 minute'
 		FROM streamdb.restores ORDER BY name`))
+	for _, part := range []string{"download", "open", "rebuild"} {
+		want, err := strconv.ParseFloat(s.row("SELECT "+part+"_ms / 1000 FROM streamdb.restores"), 64)
+		require.NoError(t, err)
+		got := d.metric("job_restore_" + part + `_seconds{job="m"}`)
+		require.InDelta(t, want, got, 1e-6, "%s: %v", part, got)
+	}
+	require.Positive(t, d.metric("restore_fetches_total"))
 	require.Equal(t, "1000", s.row("TABLE fresh"))
 }

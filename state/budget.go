@@ -99,6 +99,12 @@ func OpenShared(memoryBytes int64) *Shared {
 	}
 }
 
+// CacheMetrics returns how much of the block cache is in use, its limit, both in bytes, and how often blocks were found in it or not, by all stores together.
+func (s *Shared) CacheMetrics() (size, limit, hits, misses int64) {
+	m := s.cache.Metrics()
+	return m.Size, s.cache.MaxSize(), m.Hits, m.Misses
+}
+
 // Close gives up the caches. Stores that are still open keep them until they close.
 func (s *Shared) Close() {
 	s.cache.Unref()
