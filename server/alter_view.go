@@ -48,6 +48,9 @@ func (d *dispatch) changeJob(x *sql.AlterAction, options []sql.Option, c *catalo
 	for _, opt := range options {
 		st, err := srv.settings.table.find(opt.Name)
 		if err != nil || st.scope != scopeJob {
+			if err == nil && st.scope == scopeServer {
+				return 0, errServerWide(st).At(opt.Pos)
+			}
 			return 0, pgerr.Newf(pgerr.InvalidParameterValue, "unrecognized parameter %q", opt.Name).At(opt.Pos).
 				WithHint("What can be changed of a %s: execution.checkpointing.…, %s.", c.Kind, strings.Join(changeable, ", "))
 		}

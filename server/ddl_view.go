@@ -164,6 +164,9 @@ func (d *dispatch) viewOptions(opts []sql.Option) (settings map[string]string, g
 		}
 		st, err := v.srv.table.find(o.Name)
 		if err != nil || st.scope != scopeJob {
+			if err == nil && st.scope == scopeServer {
+				return nil, nil, false, errServerWide(st).At(o.Pos)
+			}
 			return nil, nil, false, pgerr.Newf(pgerr.InvalidParameterValue, "unrecognized parameter %q", o.Name).At(o.Pos).
 				WithHint("A materialized view knows: allowed_lateness, background, execution.checkpointing.…, late_rows, parallelism, on_error, retention, retention_size, state.backend.type, state_ttl.")
 		}

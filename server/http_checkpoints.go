@@ -94,7 +94,7 @@ func httpError(w http.ResponseWriter, err error) {
 	e := pgerr.From(err)
 	text := e.Message
 	if e.Hint != "" {
-		text += " " + e.Hint
+		text += ". " + e.Hint
 	}
 	_ = json.NewEncoder(w).Encode(map[string]any{"errors": []string{text}}) // the client is gone
 }

@@ -544,6 +544,11 @@ func (t *settingTable) find(name string) (*setting, error) {
 	return s, nil
 }
 
+// errServerWide is for a setting of the whole server that is given for one relation.
+func errServerWide(s *setting) *pgerr.Error {
+	return pgerr.Newf(pgerr.InvalidParameterValue, "parameter %q holds for the whole server", s.name).WithHint("Use ALTER SYSTEM SET.")
+}
+
 func (s *setting) normalise(v string) (string, error) {
 	if s.check == nil {
 		return v, nil

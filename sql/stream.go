@@ -159,7 +159,7 @@ func (p *parser) explain() Statement {
 		return e
 	}
 	if len(e.Options) == 0 && p.Accept("checkpoint") {
-		at := p.epoch() // any number that is not negative
+		at := p.natural("the id of a checkpoint")
 		e.Checkpoint = &ExplainedCheckpoint{ID: at.Number, IDPos: at.Pos}
 		if p.Accept("for") {
 			n := p.name()
@@ -189,20 +189,21 @@ func (p *parser) subscribe() *Subscribe {
 	for {
 		switch {
 		case s.AsOf == nil && p.Accept("as", "of"):
-			s.AsOf = p.epoch()
+			s.AsOf = p.natural("an epoch")
 		case s.UpTo == nil && p.Accept("up", "to"):
-			s.UpTo = p.epoch()
+			s.UpTo = p.natural("an epoch")
 		default:
 			return s
 		}
 	}
 }
 
-func (p *parser) epoch() *Epoch {
+// natural is a number that is not negative: an epoch, or what else the message calls it.
+func (p *parser) natural(what string) *Epoch {
 	e := &Epoch{Pos: p.Cur().Pos}
 	n := p.bigint()
 	if n < 0 {
-		lex.Fail(pgerr.InvalidParameterValue, e.Pos, "an epoch must not be negative")
+		lex.Fail(pgerr.InvalidParameterValue, e.Pos, "%s must not be negative", what)
 	}
 	e.Number = uint64(n)
 	return e
