@@ -597,7 +597,7 @@ func (s *simProcess) call(what string, fn func(ctx context.Context) error) {
 		if err != nil {
 			w.counts.refused++
 			why = err.Error()
-			if w.faultless && !strings.Contains(why, "cannot take part") && !strings.Contains(why, "nothing to make") && !errors.Is(err, errOvertaken) {
+			if w.faultless && !errors.Is(err, ErrNotRunning) && !strings.Contains(why, "take part") && !strings.Contains(why, "nothing to make") && !errors.Is(err, errOvertaken) {
 				w.failf("I7: without faults %s failed: %v", what, err)
 			}
 		}
