@@ -24,7 +24,7 @@ func (s *serverSettings) checkpoints() checkpoint.Config {
 	inline, _ := byteCountOf(s.get(checkpoint.SettingInlineThreshold))
 	c.InlineThreshold = int(min(inline, math.MaxInt32))
 	if c.MemoryLimit, _ = byteCountOf(s.get(checkpoint.SettingMemoryLimit)); c.MemoryLimit == 0 {
-		c.MemoryLimit = s.memory / memoryLimitShare
+		c.MemoryLimit = max(s.memory/memoryLimitShare, minMemoryLimit)
 	}
 	c.Retained, c.History = s.number(checkpoint.SettingRetained), s.number(checkpoint.SettingHistory)
 	return c

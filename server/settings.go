@@ -132,7 +132,7 @@ func settings() []setting {
 		{name: checkpoint.SettingHistory, value: strconv.Itoa(cp.History), scope: scopeServer, live: true, check: integer(0, 10000), doc: "Checkpoints of each job that streamdb.checkpoints shows."},
 		{name: checkpoint.SettingInlineThreshold, value: bytesText(int64(cp.InlineThreshold)), scope: scopeServer, live: true, check: byteCount, doc: "Up to what size the new small states of a checkpoint go into its manifest, up to 1MB."},
 		{name: checkpoint.SettingSweepInterval, value: durationText(cp.SweepInterval), scope: scopeServer, live: true, check: duration, doc: "How often objects of the checkpoint directory that no checkpoint needs are looked for, besides at the start; 0: only then."},
-		{name: checkpoint.SettingMemoryLimit, value: "0", scope: scopeServer, live: true, check: byteCount, doc: "How large the state of one job may be in a checkpoint directory in memory; 0: a quarter of --memory."},
+		{name: checkpoint.SettingMemoryLimit, value: "0", scope: scopeServer, live: true, check: byteCount, doc: "How large the state of one job may be in a checkpoint directory in memory; 0: a quarter of --memory, and 5 MB at least."},
 		{name: settingHA, value: "none", scope: scopeReadOnly, check: oneOf("none", "storage"), doc: "storage: servers that share the checkpoint directory elect a leader there, the others wait; set it with --standby or in the configuration."},
 		{name: settingLease, value: durationText(checkpoint.DefaultLease), scope: scopeReadOnly, check: duration, doc: "After what time without a sign of the leader another server takes over."},
 		{name: settingAdvertised, scope: scopeReadOnly, doc: "Address at which clients reach this server, told by those that wait; empty: that of --listen."},
@@ -630,8 +630,12 @@ type serverSettings struct {
 	memory  int64             // --memory, in bytes
 }
 
-// memoryLimitShare of the memory is what a job's state in a checkpoint in memory may take.
-const memoryLimitShare = 4
+const (
+	// memoryLimitShare of the memory is what a job's state in a checkpoint in memory may take,
+	memoryLimitShare = 4
+	// and minMemoryLimit, in bytes, in any case.
+	minMemoryLimit = 5 << 20
+)
 
 // load reads what ALTER SYSTEM changed in former runs.
 func (s *serverSettings) load(path string) error {
