@@ -94,6 +94,11 @@ func (s JobSettings) Validate() error {
 	both := func(a, av, b, bv string) *pgerr.Error {
 		return pgerr.Newf(pgerr.InvalidParameterValue, "%s = %s cannot be combined with %s = %s", a, av, b, bv)
 	}
+	for name, d := range map[string]time.Duration{SettingInterval: s.Interval, SettingBacklogInterval: s.BacklogInterval, SettingTimeout: s.Timeout} {
+		if d < minInterval && (d != 0 || name == SettingTimeout) {
+			return pgerr.Newf(pgerr.InvalidParameterValue, "invalid value for parameter %q: %v is less than %v", name, d, minInterval)
+		}
+	}
 	switch {
 	case s.Unaligned && s.Mode == AtLeastOnce:
 		return both(SettingUnaligned, "true", SettingMode, s.Mode.String()).WithHint("Unaligned checkpoints are exactly-once: set %s to EXACTLY_ONCE, or turn %s off.", SettingMode, SettingUnaligned)

@@ -185,8 +185,7 @@ func Verify(ctx context.Context, store object.Store, w io.Writer) (problems int,
 		return damaged(err)
 	}
 	if h == nil {
-		_, err := fmt.Fprintf(w, "no checkpoints in %s\n", store)
-		return 0, err
+		return 0, pgerr.Newf(pgerr.UndefinedFile, "there is no checkpoint in %s", store)
 	}
 	for _, at := range h.all() {
 		m, err := loadManifest(ctx, store, at)

@@ -536,7 +536,10 @@ func (r *run) nextPaused(limit uint64) (b checkpoint.Barrier, ok bool) {
 
 // advance takes the job through one barrier and publishes the epoch.
 func (r *run) advance(b checkpoint.Barrier, firstChange uint64) error {
-	if b.Checkpoint != 0 && b.Now == 0 && !b.Full && b.Checkpoint != r.overtaken.Checkpoint && r.unchanged(b) {
+	if b.Checkpoint != 0 && b.Now == 0 && !b.Full && !b.Drains(r.job.Spec.ID) && b.Checkpoint != r.overtaken.Checkpoint && r.unchanged(b) {
+		if b.Stops(r.job.Spec.ID) {
+			r.job.Pause()
+		}
 		r.passed(b.Epoch)
 		r.job.acknowledge(r.job.unchangedState(b))
 		return nil

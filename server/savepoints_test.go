@@ -161,6 +161,26 @@ func TestStopWithSavepoint(t *testing.T) {
 	two.connect().until("SELECT n > "+strings.Split(at, "|")[0]+" FROM c", "t")
 }
 
+// A view that has not changed since its last checkpoint ends with its savepoint as any other.
+func TestStopOfAnIdleView(t *testing.T) {
+	checkpointrows.Shows(t, 101)
+	for _, drain := range []string{"false", "true"} {
+		d := open(t)
+		s := d.connect()
+		s.must("CREATE TABLE u (a int)", "INSERT INTO u VALUES (7)", "CREATE MATERIALIZED VIEW mu AS SELECT count(*) AS n FROM u", "FLUSH", "CHECKPOINT")
+		path := s.row("SELECT streamdb.stop_with_savepoint('mu', '" + t.TempDir() + "', drain => " + drain + ")")
+		require.Equal(t, "STOPPED", s.row("SELECT state FROM streamdb.jobs WHERE name = 'mu'"))
+		s.must("INSERT INTO u VALUES (1)", "CHECKPOINT")
+		require.Equal(t, "1", s.row("TABLE mu"), "it takes nothing in any more")
+		d.crash()
+		s = d.connect()
+		require.Equal(t, "1|STOPPED", s.row("SELECT n, (SELECT state FROM streamdb.jobs WHERE name = 'mu') FROM mu"))
+		require.Equal(t, "1", from(t, path).connect().row("TABLE mu"))
+		s.must("RESUME mu", "FLUSH")
+		require.Equal(t, "2", s.row("TABLE mu"))
+	}
+}
+
 func TestStopOfAViewOverBusyTable(t *testing.T) {
 	checkpointrows.Shows(t, 101)
 	d := open(t)
