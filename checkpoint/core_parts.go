@@ -333,7 +333,6 @@ func (c *core) late(b *batch) map[uint64][]uint64 {
 		if p.savepoint != nil {
 			continue
 		}
-		found := false
 		for _, id := range p.order {
 			q := p.parts[id]
 			if q.state >= partPublishing || slices.Contains(b.parts[p], id) {
@@ -344,11 +343,10 @@ func (c *core) late(b *batch) map[uint64][]uint64 {
 					continue
 				}
 				late[in] = append(late[in], p.id)
-				found = true
 			}
 		}
 		for _, id := range p.order {
-			if q := p.parts[id]; found && q.state == partDone && q.ack.Unchanged {
+			if q := p.parts[id]; q.state == partDone && q.ack.Unchanged {
 				b.unchanged = append(b.unchanged, q.ack)
 			}
 		}

@@ -21,8 +21,8 @@ type PastState struct {
 const recallDir = "compare"
 
 // Recall puts into the change log of a relation that was just restored what has changed since earlier states, oldest first, each difference as one
-// entry at the epoch of the state after it, the last at that of now: views that go on from these epochs find there what they have missed. False: it is more than the log
-// holds. Call it before those are created, and before Replay.
+// entry at the epoch of the state after it, the last at that of now: views that go on from these epochs find there what they have missed. From the epoch of now
+// until the one that the relation was restored at nothing has changed. False: it is more than the log holds. Call it before those are created, and before Replay.
 func (e *Engine) Recall(ctx context.Context, rel *Relation, past []PastState, now PastState) (ok bool, err error) {
 	opts := e.storeOptions(TablesID, state.BackendPebble)
 	opts.Dir = filepath.Join(filepath.Dir(e.jobDir(0)), recallDir)
@@ -55,8 +55,12 @@ func (e *Engine) Recall(ctx context.Context, rel *Relation, past []PastState, no
 		size += d.bytes
 		entries = append(entries, changelog.Entry{Epoch: is.Epoch, Chunks: d.done()})
 	}
-	rel.Log.Recall(past[0].Epoch, entries)
-	rel.recalled = now.Epoch
+	from := now.Epoch
+	if len(past) > 0 {
+		from = past[0].Epoch
+	}
+	rel.recalled = rel.Log.Closed() // there are no versions from before
+	rel.Log.Recall(from, entries)
 	return true, nil
 }
 

@@ -24,7 +24,7 @@ type recall struct {
 
 func (s *Server) newRecall(m *checkpoint.Manifest) *recall {
 	r := &recall{s: s, m: m, readers: map[uint64][]*checkpoint.JobState{}}
-	if m == nil || len(m.Held) == 0 {
+	if m == nil {
 		return r
 	}
 	for _, o := range s.catalog.Snapshot().Objects() {
@@ -50,8 +50,10 @@ func (r *recall) relation(ctx context.Context, o *catalog.Object, now *checkpoin
 		return
 	}
 	held := map[*checkpoint.HeldState]uint64{} // with the epoch of the earliest reader
+	at := now.Epoch                            // the earliest of those who have taken in all of what is there now
 	for _, js := range r.readers[o.ID] {
 		if now.Since() <= js.Checkpoint {
+			at = min(at, js.Epoch)
 			continue
 		}
 		h := r.m.HeldAt(now.Job, js.Checkpoint)
@@ -62,20 +64,20 @@ func (r *recall) relation(ctx context.Context, o *catalog.Object, now *checkpoin
 			held[h] = js.Epoch
 		}
 	}
-	if len(held) == 0 {
+	if len(held) == 0 && at == now.Epoch {
 		return
 	}
 	rel, ok := r.s.engine.Relation(o.ID)
 	if !ok {
 		return
 	}
-	if err := r.bring(ctx, rel, now, held); err != nil {
+	if err := r.bring(ctx, rel, now, held, at); err != nil {
 		r.s.log.Warn().Err(err).Str("relation", o.Name).Msg("what views missed of a relation cannot be found: they are computed again")
 	}
 }
 
-func (r *recall) bring(ctx context.Context, rel *exec.Relation, now *checkpoint.JobState, held map[*checkpoint.HeldState]uint64) error {
-	if len(now.Inflight) > 0 {
+func (r *recall) bring(ctx context.Context, rel *exec.Relation, now *checkpoint.JobState, held map[*checkpoint.HeldState]uint64, at uint64) error {
+	if len(held) > 0 && len(now.Inflight) > 0 {
 		return errors.New("its checkpoint is unaligned: what it held then is not all in its state")
 	}
 	var past []exec.PastState
@@ -87,7 +89,7 @@ func (r *recall) bring(ctx context.Context, rel *exec.Relation, now *checkpoint.
 		past = append(past, exec.PastState{Epoch: epoch, State: snap})
 	}
 	slices.SortFunc(past, func(a, b exec.PastState) int { return cmp.Compare(a.Epoch, b.Epoch) })
-	ok, err := r.s.engine.Recall(ctx, rel, past, exec.PastState{Epoch: now.Epoch, State: now.State})
+	ok, err := r.s.engine.Recall(ctx, rel, past, exec.PastState{Epoch: at, State: now.State})
 	if err == nil && !ok {
 		r.s.log.Warn().Str("relation", rel.Name).Msg("views missed more changes of a relation than its change log holds: they are computed again")
 	}

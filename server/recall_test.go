@@ -77,3 +77,36 @@ func TestViewsBehindAtACheckpointGoOn(t *testing.T) {
 	s.must("CHECKPOINT", "INSERT INTO orders VALUES (3000, 1, 1)", "FLUSH", "CHECKPOINT")
 	require.Empty(t, d.srv.Coordinator().Latest().Held)
 }
+
+// TestReadersOfWhatHasNotChanged: checkpoints of other views take tables along that have not changed. Readers that were no part of these go on as well, and those that had missed
+// changes before get them once.
+func TestReadersOfWhatHasNotChanged(t *testing.T) {
+	checkpointrows.Shows(t, 4)
+	d := open(t)
+	s := d.connect()
+	s.must("CREATE TABLE orders (id int PRIMARY KEY, item int)", "CREATE TABLE prices (item int PRIMARY KEY, price int)", "INSERT INTO prices SELECT g, 100 FROM generate_series(1, 10) g",
+		"CREATE SOURCE g (id bigint) WITH (connector = 'datagen', fields.id.kind = 'sequence', datagen.rows.per.second = '2000')",
+		"CREATE MATERIALIZED VIEW a AS SELECT (SELECT count(*) FROM orders) AS orders, count(*) AS n FROM g",
+		"CREATE MATERIALIZED VIEW reads AS SELECT o.id, p.price FROM orders o JOIN prices FOR SYSTEM_TIME AS OF PROCTIME() p ON o.item = p.item",
+		"CREATE MATERIALIZED VIEW behind AS SELECT o.id, p.price FROM orders o JOIN prices FOR SYSTEM_TIME AS OF PROCTIME() p ON o.item = p.item",
+		"INSERT INTO orders SELECT g, g % 10 + 1 FROM generate_series(1, 100) g", "FLUSH", "UPDATE prices SET price = 200", "FLUSH", "CHECKPOINT")
+	require.Equal(t, "100|100 100|100", strings.Join(s.rows("SELECT count(*), max(price) FROM reads UNION ALL SELECT count(*), max(price) FROM behind"), " "))
+	s.must("CHECKPOINT a", "CHECKPOINT a")
+	d.crash()
+	s = d.connect()
+	require.Equal(t, "100|100 100|100", strings.Join(s.rows("SELECT count(*), max(price) FROM reads UNION ALL SELECT count(*), max(price) FROM behind"), " "), "they have not been computed again")
+
+	s.must("PAUSE behind", "INSERT INTO orders SELECT g, g % 10 + 1 FROM generate_series(101, 150) g", "DELETE FROM orders WHERE id <= 10", "CHECKPOINT reads", "CHECKPOINT a", "CHECKPOINT a")
+	d.crash()
+	s = d.connect()
+	s.must("RESUME behind", "FLUSH")
+	for range 2 {
+		for _, v := range []string{"reads", "behind"} {
+			require.Equal(t, "100|90 200|50", strings.Join(s.rows("SELECT price, count(*) FROM "+v+" GROUP BY 1 ORDER BY 1"), " "), v)
+		}
+		require.Equal(t, "140", s.row("SELECT orders FROM a"))
+		s.must("CHECKPOINT")
+		d.crash()
+		s = d.connect()
+	}
+}
