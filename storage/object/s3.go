@@ -337,7 +337,8 @@ func (s *S3) multipart(ctx context.Context, key string, from io.ReaderAt, size i
 	}
 	var id *string
 	if err := s.do(ctx, "put", key, false, 0, func(ctx context.Context) error {
-		create, err := s.client.CreateMultipartUpload(ctx, &s3.CreateMultipartUploadInput{Bucket: &s.bucket, Key: s.key(key)})
+		// The client adds this checksum to the parts anyway. Servers want to know at the beginning which one they will be told at the end.
+		create, err := s.client.CreateMultipartUpload(ctx, &s3.CreateMultipartUploadInput{Bucket: &s.bucket, Key: s.key(key), ChecksumAlgorithm: types.ChecksumAlgorithmCrc32})
 		if err == nil {
 			id = create.UploadId
 		}
@@ -360,16 +361,13 @@ func (s *S3) multipart(ctx context.Context, key string, from io.ReaderAt, size i
 			n := min(each, size-off)
 			return s.do(gctx, "put", key, false, n, func(ctx context.Context) error {
 				out, err := s.client.UploadPart(ctx, &s3.UploadPartInput{
-					Bucket: &s.bucket, Key: s.key(key), UploadId: id, PartNumber: aws.Int32(int32(i + 1)),
+					Bucket: &s.bucket, Key: s.key(key), UploadId: id, PartNumber: aws.Int32(int32(i + 1)), ChecksumAlgorithm: types.ChecksumAlgorithmCrc32,
 					Body: io.NewSectionReader(from, off, n), ContentLength: aws.Int64(n),
 				})
 				if err != nil {
 					return err
 				}
-				parts[i] = types.CompletedPart{
-					PartNumber: aws.Int32(int32(i + 1)), ETag: out.ETag, ChecksumCRC32: out.ChecksumCRC32, ChecksumCRC32C: out.ChecksumCRC32C,
-					ChecksumCRC64NVME: out.ChecksumCRC64NVME,
-				}
+				parts[i] = types.CompletedPart{PartNumber: aws.Int32(int32(i + 1)), ETag: out.ETag, ChecksumCRC32: out.ChecksumCRC32}
 				return nil
 			})
 		})
