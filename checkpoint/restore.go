@@ -197,7 +197,7 @@ func Fetch(ctx context.Context, store object.Store, s *JobState, dir string, loc
 			if !filepath.IsLocal(filepath.FromSlash(h.Name)) {
 				return nil, corrupt("manifest", "invalid file name %q", h.Name)
 			}
-			h.Path = path
+			h.Path, h.Checked = path, true
 			if r := s.refs.files[h.Name]; !seen[h.Name] {
 				seen[h.Name] = true
 				group.Go(func() error { return fetchFile(gctx, store, r, path, have[filepath.Base(path)]) })

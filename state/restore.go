@@ -73,16 +73,19 @@ func ascending(hs []Handle) int {
 	return n
 }
 
-// adopt verifies files and links them into the incarnation's folder.
+// adopt verifies files, unless that has just been done, and links them into the incarnation's folder.
 func (s *Store) adopt(ctx context.Context, hs []Handle) ([]Handle, error) {
 	out := make([]Handle, 0, len(hs))
-	for _, h := range hs {
+	for i, h := range hs {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if err := s.verify(h); err != nil {
-			return nil, err
+		if !h.Checked {
+			if err := s.verify(h); err != nil {
+				return nil, err
+			}
 		}
+		h.Checked, hs[i].Checked = false, false
 		if h.Path != "" && s.opts.Dir != "" {
 			if err := s.makeDir(); err != nil {
 				return nil, err

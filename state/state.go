@@ -67,6 +67,8 @@ type Handle struct {
 	Inline []byte
 	Size   int64
 	CRC    uint32 // crc32c of the bytes
+	// Checked: whoever made the file local has just compared its bytes with Size and CRC. The next restore, and no other, does without that.
+	Checked bool
 	// First and Last are the smallest and largest keys inside, for restores of a part of the key groups.
 	First, Last []byte
 }
