@@ -388,6 +388,9 @@ func (c *Coordinator) Stats() Stats { return c.stats.snapshot() }
 // JobStats returns the statistics of one job's checkpoints.
 func (c *Coordinator) JobStats(job uint64) JobStats { return c.stats.job(job) }
 
+// JobSummary describes the completed checkpoints of a job.
+func (c *Coordinator) JobSummary(job uint64) Summary { return c.stats.summary(job) }
+
 func shuttingDown() error {
 	return pgerr.Newf(pgerr.AdminShutdown, "the checkpoint coordinator is shutting down")
 }

@@ -206,12 +206,12 @@ func (c *core) plan(now time.Time, participants []Participant, acts []action) []
 		due = c.dueJobs(now, all)
 	}
 	jobs = append(jobs, due...)
-	left := c.leftOut(all, closure(all, jobs))
+	left := c.leftOut(all, closure(all, jobs, Participant.Inputs))
 	// What is free is cut only for somebody who is, too.
 	jobs = slices.DeleteFunc(jobs, func(id uint64) bool { return left[id] != nil })
 	cut.Jobs = map[uint64]bool{}
 	settled := len(asking) == 0 && len(c.dropped) == 0
-	for id := range closure(all, jobs) {
+	for id := range closure(all, jobs, Participant.Inputs) {
 		cut.Jobs[id] = true
 		settled = settled && c.members[id].done >= c.quietSince
 	}
@@ -239,16 +239,17 @@ func (c *core) plan(now time.Time, participants []Participant, acts []action) []
 	return append(acts, actBegin{id: pl.id, cut: cut, mayBeQuiet: settled})
 }
 
-// closure is the given jobs and all they read from.
-func closure(all map[uint64]Participant, jobs []uint64) map[uint64]Participant {
-	want := map[uint64]Participant{}
+// closure is the given ones of all jobs and all that they read from.
+func closure[J any](all map[uint64]J, jobs []uint64, inputs func(J) []uint64) map[uint64]J {
+	want := map[uint64]J{}
 	var add func(id uint64)
 	add = func(id uint64) {
-		if want[id] != nil || all[id] == nil {
+		j, known := all[id]
+		if _, done := want[id]; done || !known {
 			return
 		}
-		want[id] = all[id]
-		for _, in := range all[id].Inputs() {
+		want[id] = j
+		for _, in := range inputs(j) {
 			add(in)
 		}
 	}

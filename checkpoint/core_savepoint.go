@@ -18,7 +18,7 @@ func (c *core) planSavepoint(r *request, all map[uint64]Participant, acts []acti
 	r.begun = true
 	want := all
 	if r.Jobs != nil {
-		want = closure(all, r.Jobs)
+		want = closure(all, r.Jobs, Participant.Inputs)
 	}
 	for _, id := range r.Jobs {
 		if all[id] == nil {

@@ -372,8 +372,8 @@ func (u *upload) planFile(job uint64, h state.Handle, old, refs *stateRefs) erro
 			return fmt.Errorf("read state file: %w", err)
 		}
 	}
-	if int64(len(data)) != h.Size || castagnoli(data) != h.CRC {
-		return corrupt("state file "+h.Name, "it has %d bytes with checksum %08x instead of %d with %08x", len(data), castagnoli(data), h.Size, h.CRC)
+	if err := checkHandle(h, data); err != nil {
+		return err
 	}
 	refs.files[h.Name] = ref{} // until it has its place
 	u.addSmall(job, data, func(r ref) { refs.files[h.Name] = r })
@@ -405,40 +405,64 @@ func (u *upload) assignSmall() map[string][]byte {
 	}
 	allInline := fresh <= u.batch.inline && carried+int64(fresh) <= max(inlineTotalBytes, 2*int64(u.batch.inline))
 	packs := map[string][]byte{}
+	inline, _ := placeSmall(u.small, allInline, func(pack []byte) (string, error) {
+		u.p.attempts++
+		key := fmt.Sprintf("%s%016d-%s-%d.pack", packPrefix, u.seq, u.p.head.Nonce, u.p.attempts)
+		packs[key] = pack
+		return key, nil
+	})
+	u.p.packs.Add(int64(len(packs)))
+	u.p.inlineFiles.Add(int64(inline))
+	u.p.packedFiles.Add(int64(len(u.small) - inline))
+	return packs
+}
+
+// placeSmall gives small blobs their places: all or the smallest of them inline in the manifest, the others in packs, whose keys put returns. It returns how many are
+// inline; an error is put's.
+func placeSmall(small []smallBlob, allInline bool, put func(pack []byte) (key string, err error)) (inline int, err error) {
 	var group []smallBlob
 	size := 0
-	flush := func() {
+	flush := func() error {
 		if len(group) == 0 {
-			return
+			return nil
 		}
 		blobs := make([][]byte, len(group))
 		for i, b := range group {
 			blobs[i] = b.data
 		}
-		u.p.attempts++
-		key := fmt.Sprintf("%s%016d-%s-%d.pack", packPrefix, u.seq, u.p.head.Nonce, u.p.attempts)
 		data, offsets := sealPack(blobs)
-		packs[key] = data
+		key, err := put(data)
+		if err != nil {
+			return err
+		}
 		for i, b := range group {
 			b.set(ref{Object: key, Offset: offsets[i], Size: int64(len(b.data)), CRC: castagnoli(b.data)})
 		}
-		u.p.packs.Add(1)
-		u.p.packedFiles.Add(int64(len(group)))
 		group, size = nil, 0
+		return nil
 	}
-	for _, b := range u.small {
+	for _, b := range small {
 		if allInline || len(b.data) <= inlineBytes {
 			b.set(ref{Inline: bytes.Clone(b.data), Size: int64(len(b.data)), CRC: castagnoli(b.data)})
-			u.p.inlineFiles.Add(1)
+			inline++
 			continue
 		}
 		group = append(group, b)
 		if size += len(b.data); size >= packBytes {
-			flush()
+			if err := flush(); err != nil {
+				return inline, err
+			}
 		}
 	}
-	flush()
-	return packs
+	return inline, flush()
+}
+
+// checkHandle reports bytes that are not those that a state has under the handle.
+func checkHandle(h state.Handle, data []byte) error {
+	if int64(len(data)) == h.Size && castagnoli(data) == h.CRC {
+		return nil
+	}
+	return corrupt("state file "+h.Name, "it has %d bytes with checksum %08x instead of %d with %08x", len(data), castagnoli(data), h.Size, h.CRC)
 }
 
 // writeManifest stores m under a new name and returns its reference.

@@ -75,7 +75,7 @@ func (c *Coordinator) Stop(ctx context.Context, job uint64, spec SavepointSpec) 
 		all[q.ID()] = q
 	}
 	var states []*JobState
-	for _, id := range slices.Sorted(maps.Keys(closure(all, spec.Named))) {
+	for _, id := range slices.Sorted(maps.Keys(closure(all, spec.Named, Participant.Inputs))) {
 		// What is read may have gone on, or have been published before.
 		var s *HeldState
 		for _, k := range slices.Backward(kept) {
@@ -108,19 +108,8 @@ func (c *Coordinator) Retain(ctx context.Context, job uint64, target string) (pa
 			break // else it may have left HEAD before it was pinned
 		}
 	}
-	want := map[uint64]bool{}
-	var add func(id uint64)
-	add = func(id uint64) {
-		if s := m.Jobs[id]; s != nil && !want[id] {
-			want[id] = true
-			for _, in := range s.Inputs {
-				add(in)
-			}
-		}
-	}
-	add(job)
 	var states []*JobState
-	for _, id := range slices.Sorted(maps.Keys(want)) {
+	for _, id := range slices.Sorted(maps.Keys(closure(m.Jobs, []uint64{job}, func(s *JobState) []uint64 { return s.Inputs }))) {
 		states = append(states, m.Jobs[id])
 	}
 	spec := &SavepointSpec{Target: target, Named: []uint64{job}}

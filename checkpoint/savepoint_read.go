@@ -39,6 +39,7 @@ type Opened struct {
 	Savepoint bool
 
 	store object.Store
+	whole bool // positions and operator states have been read
 }
 
 // Foreign reports whether the bytes of s are in another store than that of the coordinator that it was given to: the next state of its job must be whole, and
@@ -52,8 +53,10 @@ func OpenPath(ctx context.Context, path string) (*Opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := resolve(ctx, o.store, o.Manifest); err != nil {
-		return nil, err
+	if !o.whole {
+		if err := resolve(ctx, o.store, o.Manifest); err != nil {
+			return nil, err
+		}
 	}
 	o.Path = path
 	for _, s := range o.Jobs {
@@ -85,18 +88,14 @@ func openPath(ctx context.Context, path string) (*Opened, error) {
 	if o, err := openSavepoint(ctx, store); err != nil || o != nil {
 		return o, err
 	}
-	h, _, err := readHead(ctx, store)
+	m, err := Load(ctx, store)
 	if err != nil {
 		return nil, err
 	}
-	if h == nil || h.newest() == nil {
+	if m == nil {
 		return nil, notFound(path)
 	}
-	m, err := loadManifest(ctx, store, *h.newest())
-	if err != nil {
-		return nil, err
-	}
-	return &Opened{Manifest: m, store: store}, nil
+	return &Opened{Manifest: m, store: store, whole: true}, nil
 }
 
 func notFound(path string) error {

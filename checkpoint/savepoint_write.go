@@ -203,8 +203,8 @@ func (w *savepointWriter) file(ctx context.Context, job uint64, h state.Handle, 
 	if err != nil {
 		return fmt.Errorf("read state file: %w", err)
 	}
-	if int64(len(data)) != h.Size || castagnoli(data) != h.CRC {
-		return corrupt("state file "+h.Name, "it has %d bytes with checksum %08x instead of %d with %08x", len(data), castagnoli(data), h.Size, h.CRC)
+	if err := checkHandle(h, data); err != nil {
+		return err
 	}
 	w.keep(data, func(r ref) { refs.files[h.Name] = r })
 	return nil
@@ -220,41 +220,14 @@ func (w *savepointWriter) pack(ctx context.Context) error {
 	for _, b := range w.small {
 		total += len(b.data)
 	}
-	var group []smallBlob
-	size, packs := 0, 0
-	flush := func() error {
-		if len(group) == 0 {
-			return nil
-		}
-		blobs := make([][]byte, len(group))
-		for i, b := range group {
-			blobs[i] = b.data
-		}
+	packs := 0
+	_, err := placeSmall(w.small, total <= DefaultInlineThreshold, func(pack []byte) (string, error) {
 		packs++
 		key := fmt.Sprintf("%s%d.pack", packPrefix, packs)
-		data, offsets := sealPack(blobs)
-		if _, err := w.to.PutIfAbsent(ctx, key, data); err != nil {
-			return err
-		}
-		for i, b := range group {
-			b.set(ref{Object: key, Offset: offsets[i], Size: int64(len(b.data)), CRC: castagnoli(b.data)})
-		}
-		group, size = nil, 0
-		return nil
-	}
-	for _, b := range w.small {
-		if total <= DefaultInlineThreshold || len(b.data) <= inlineBytes {
-			b.set(ref{Inline: slices.Clone(b.data), Size: int64(len(b.data)), CRC: castagnoli(b.data)})
-			continue
-		}
-		group = append(group, b)
-		if size += len(b.data); size >= packBytes {
-			if err := flush(); err != nil {
-				return err
-			}
-		}
-	}
-	return flush()
+		_, err := w.to.PutIfAbsent(ctx, key, pack)
+		return key, err
+	})
+	return err
 }
 
 // removeAll deletes every object of a store, the manifest of a savepoint first: what is left of one that cannot be removed as a whole is none.

@@ -126,7 +126,6 @@ type Restored struct {
 // JobStats are the counts, the newest checkpoints of each kind (nil: none) and the history, newest first, of one job.
 type JobStats struct {
 	Counts                           Counts
-	Summary                          Summary
 	Completed, SavepointDone, Failed *JobCheckpoint
 	Restored                         *Restored
 	History                          []JobCheckpoint
@@ -424,15 +423,25 @@ func (h *history) job(id uint64) JobStats {
 		return JobStats{}
 	}
 	s := j.stats
-	s.Summary = Summary{
-		CheckpointedSize: j.distribution(sampleCheckpointed), StateSize: j.distribution(sampleState), EndToEndDuration: j.distribution(sampleDuration),
-		ProcessedData: j.distribution(sampleProcessed), PersistedData: j.distribution(samplePersisted), StartDelay: j.distribution(sampleStartDelay),
-		Alignment: j.distribution(sampleAlignment), Sync: j.distribution(sampleSync), Async: j.distribution(sampleAsync),
-	}
 	for _, row := range slices.Backward(j.rows) {
 		s.History = append(s.History, row.now())
 	}
 	return s
+}
+
+// summary describes the completed checkpoints of a job; it sorts what is known of them.
+func (h *history) summary(id uint64) Summary {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	j := h.jobs[id]
+	if j == nil {
+		return Summary{}
+	}
+	return Summary{
+		CheckpointedSize: j.distribution(sampleCheckpointed), StateSize: j.distribution(sampleState), EndToEndDuration: j.distribution(sampleDuration),
+		ProcessedData: j.distribution(sampleProcessed), PersistedData: j.distribution(samplePersisted), StartDelay: j.distribution(sampleStartDelay),
+		Alignment: j.distribution(sampleAlignment), Sync: j.distribution(sampleSync), Async: j.distribution(sampleAsync),
+	}
 }
 
 // now is a copy of a row as it stands.

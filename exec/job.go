@@ -521,15 +521,21 @@ func (j *Job) freeze(on bool) {
 	j.frozen = on
 }
 
+// closedByInputs returns the newest epoch that the job may close.
+func (j *Job) closedByInputs() uint64 {
+	limit := j.engine.clock.closed.Load()
+	for _, in := range j.inputs {
+		limit = min(limit, in.Closed())
+	}
+	return limit
+}
+
 func (j *Job) closedNow() uint64 {
 	d := j.published.Load()
 	if (j.hasSources && !j.quietSrc.Load()) || (j.Status() != JobRunning && j.Status() != JobPaused) {
 		return d
 	}
-	c := j.engine.clock.closed.Load()
-	for _, in := range j.inputs {
-		c = min(c, in.Closed())
-	}
+	c := j.closedByInputs()
 	if feeds := j.feeds.Load(); feeds != nil && slices.ContainsFunc(*feeds, (*changelog.Reader).Detached) {
 		return d // what the logs hold is not all that happened
 	}

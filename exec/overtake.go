@@ -98,7 +98,7 @@ func (r *run) hurried(inFlight checkpoint.Barrier) (again time.Duration) {
 	b := inFlight
 	if b.Checkpoint == 0 {
 		var ok bool
-		if b, ok = r.nextCheckpoint(r.closedByInputs()); !ok || b.Epoch <= inFlight.Epoch {
+		if b, ok = r.nextCheckpoint(r.job.closedByInputs()); !ok || b.Epoch <= inFlight.Epoch {
 			return 0
 		}
 	}

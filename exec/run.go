@@ -433,7 +433,7 @@ func (r *run) next() (b checkpoint.Barrier, firstChange uint64, ok bool, err err
 	if err := r.checkReaders(); err != nil {
 		return b, 0, false, err
 	}
-	limit := r.closedByInputs()
+	limit := r.job.closedByInputs()
 	if r.job.isPaused() {
 		b, ok = r.nextPaused(limit)
 		return b, b.Epoch, ok, nil
@@ -475,15 +475,6 @@ func (r *run) next() (b checkpoint.Barrier, firstChange uint64, ok bool, err err
 		b.Now = r.engine.now()
 	}
 	return b, min(first, b.Epoch), true, nil
-}
-
-// closedByInputs returns the newest epoch that the job may close.
-func (r *run) closedByInputs() uint64 {
-	limit := r.engine.clock.closed.Load()
-	for _, in := range r.job.inputs {
-		limit = min(limit, in.Closed())
-	}
-	return limit
 }
 
 // checkReaders fails when a log has given up on the job.

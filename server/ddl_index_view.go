@@ -1,9 +1,7 @@
 package server
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,7 +17,6 @@ import (
 // job of its own: it reads the view's change log, has checkpoints as every job, and is pinned together with the view. The schema lock is given
 // back before the wait.
 func (d *dispatch) addViewIndex(x, view *catalog.Object, unlock func()) error {
-	srv := d.ss.srv
 	if err := complete(view); err != nil {
 		return err
 	}
@@ -37,23 +34,13 @@ func (d *dispatch) addViewIndex(x, view *catalog.Object, unlock func()) error {
 	}); err != nil {
 		return err
 	}
-	j, err := srv.createJob(x, nil, d.ss.tx.hidden())
-	if err != nil {
-		return errors.Join(err, d.ss.update(func(tx *catalog.Tx) error { tx.Remove(x.ID); return nil }))
-	}
-	d.atRollback(func(context.Context) error { return srv.closeJob(x.ID) })
-	j.Start()
-	unlock()
-	if err = j.WaitCaughtUp(d.ctx, progressEvery, func() {}); err == nil {
-		err = failedKey(j)
-	}
-	if err == nil {
-		err = d.ss.update(created(x.ID, x.Name))
-	}
-	if err != nil {
-		return errors.Join(err, d.dropObjects([]*catalog.Object{x}))
-	}
-	return d.complete("CREATE INDEX")
+	create := func() (*exec.Job, error) { return d.ss.srv.createJob(x, nil, d.ss.tx.hidden()) }
+	return d.launch(x, create, unlock, false, "CREATE INDEX", func(j *exec.Job) error {
+		if err := j.WaitCaughtUp(d.ctx, progressEvery, func() {}); err != nil {
+			return err
+		}
+		return failedKey(j)
+	})
 }
 
 // planViewIndex plans the job of an index of a materialized view.

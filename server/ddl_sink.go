@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -84,29 +83,16 @@ func (d *dispatch) createSink(st *sql.CreateSink) error {
 		return err
 	}
 	d.tell(notices)
-	j, err := srv.createJob(o, nil, d.ss.tx.hidden())
-	if err != nil {
-		return errors.Join(err, d.ss.update(func(tx *catalog.Tx) error { tx.Remove(o.ID); return nil }))
-	}
-	d.atRollback(func(context.Context) error { return srv.closeJob(o.ID) })
-	j.Start()
-	unlock()
-	if background {
-		if err := d.atCommit(func(context.Context) error { srv.finishInBackground(j); return nil }); err != nil {
+	create := func() (*exec.Job, error) { return srv.createJob(o, nil, d.ss.tx.hidden()) }
+	return d.launch(o, create, unlock, background, tag, func(j *exec.Job) error {
+		if err := d.filled(j); err != nil {
 			return err
 		}
-		return d.complete(tag)
-	}
-	if err = d.filled(j); err == nil && def.ChangesOnly && !srv.checkpointed(d.ctx, j) {
-		err = pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "sink %q has no checkpoint to go on from: after a crash it would miss changes", o.Name)
-	}
-	if err == nil {
-		err = d.ss.update(created(o.ID, o.Name))
-	}
-	if err != nil {
-		return errors.Join(err, d.dropObjects([]*catalog.Object{o}))
-	}
-	return d.complete(tag)
+		if def.ChangesOnly && !srv.checkpointed(d.ctx, j) {
+			return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "sink %q has no checkpoint to go on from: after a crash it would miss changes", o.Name)
+		}
+		return nil
+	})
 }
 
 // sinkOptions parts what is the job's from what is the connector's.

@@ -260,15 +260,28 @@ func (d *dispatch) createMaterializedView(st *sql.CreateMaterializedView) error 
 		return err
 	}
 	d.tell(notices)
-	var adopt *exec.Adoption
 	if recovery != nil {
-		adopt, err = recovery.adoption(d, o)
 		defer recovery.end(d)
 	}
-	var j *exec.Job
-	if err == nil {
-		j, err = srv.createAdopting(o, adopt, d.ss.tx.hidden())
+	create := func() (*exec.Job, error) {
+		if recovery == nil {
+			return srv.createJob(o, nil, d.ss.tx.hidden())
+		}
+		return recovery.create(d, o)
 	}
+	return d.launch(o, create, unlock, background, tag, func(j *exec.Job) error {
+		if err := d.filled(j); err != nil || recovery == nil {
+			return err
+		}
+		return recovery.done(d, j)
+	})
+}
+
+// launch starts the job of an object that was just entered into the catalog, and waits with fill until it may be told that the object is there, unless that is to happen in
+// the background. With an error nothing of it is left.
+func (d *dispatch) launch(o *catalog.Object, create func() (*exec.Job, error), unlock func(), background bool, tag string, fill func(*exec.Job) error) error {
+	srv := d.ss.srv
+	j, err := create()
 	if err != nil {
 		return errors.Join(err, d.ss.update(func(tx *catalog.Tx) error { tx.Remove(o.ID); return nil }))
 	}
@@ -281,11 +294,7 @@ func (d *dispatch) createMaterializedView(st *sql.CreateMaterializedView) error 
 		}
 		return d.complete(tag)
 	}
-	err = d.filled(j)
-	if err == nil && recovery != nil {
-		err = recovery.done(d, j)
-	}
-	if err == nil {
+	if err = fill(j); err == nil {
 		err = d.ss.update(created(o.ID, o.Name))
 	}
 	if err != nil {

@@ -118,23 +118,28 @@ func (s *Server) httpJob(r *http.Request) (*exec.Job, uint64, error) {
 	return j, j.Spec.ID, nil
 }
 
+// restFigures are those of a checkpoint, and of the part that an operator chain has in it.
+type restFigures struct {
+	Status            checkpoint.Status `json:"status"`
+	LatestAck         int64             `json:"latest_ack_timestamp"`
+	CheckpointedSize  int64             `json:"checkpointed_size"`
+	StateSize         int64             `json:"state_size"`
+	EndToEndDuration  int64             `json:"end_to_end_duration"`
+	AlignmentBuffered int64             `json:"alignment_buffered"`
+	ProcessedData     int64             `json:"processed_data"`
+	PersistedData     int64             `json:"persisted_data"`
+	NumSubtasks       int               `json:"num_subtasks"`
+	NumAcknowledged   int               `json:"num_acknowledged_subtasks"`
+}
+
 // restCheckpoint is a checkpoint of a job.
 type restCheckpoint struct {
-	Class             string              `json:"className"`
-	ID                uint64              `json:"id"`
-	Status            checkpoint.Status   `json:"status"`
+	Class string `json:"className"`
+	ID    uint64 `json:"id"`
+	restFigures
 	IsSavepoint       bool                `json:"is_savepoint"`
 	SavepointFormat   string              `json:"savepointFormat,omitempty"`
 	TriggerTimestamp  int64               `json:"trigger_timestamp"`
-	LatestAck         int64               `json:"latest_ack_timestamp"`
-	CheckpointedSize  int64               `json:"checkpointed_size"`
-	StateSize         int64               `json:"state_size"`
-	EndToEndDuration  int64               `json:"end_to_end_duration"`
-	AlignmentBuffered int64               `json:"alignment_buffered"`
-	ProcessedData     int64               `json:"processed_data"`
-	PersistedData     int64               `json:"persisted_data"`
-	NumSubtasks       int                 `json:"num_subtasks"`
-	NumAcknowledged   int                 `json:"num_acknowledged_subtasks"`
 	Type              string              `json:"checkpoint_type"`
 	Tasks             map[string]restTask `json:"tasks"`
 	ExternalPath      string              `json:"external_path,omitempty"`
@@ -149,17 +154,8 @@ type restCheckpoint struct {
 
 // restTask is the part of an operator chain in a checkpoint.
 type restTask struct {
-	ID                string            `json:"id"`
-	Status            checkpoint.Status `json:"status"`
-	LatestAck         int64             `json:"latest_ack_timestamp"`
-	CheckpointedSize  int64             `json:"checkpointed_size"`
-	StateSize         int64             `json:"state_size"`
-	EndToEndDuration  int64             `json:"end_to_end_duration"`
-	AlignmentBuffered int64             `json:"alignment_buffered"`
-	ProcessedData     int64             `json:"processed_data"`
-	PersistedData     int64             `json:"persisted_data"`
-	NumSubtasks       int               `json:"num_subtasks"`
-	NumAcknowledged   int               `json:"num_acknowledged_subtasks"`
+	ID string `json:"id"`
+	restFigures
 }
 
 func (s *Server) httpCheckpoints(_ *http.Request, _ *exec.Job, id uint64) (any, error) {
@@ -177,14 +173,17 @@ func (s *Server) httpCheckpoints(_ *http.Request, _ *exec.Job, id uint64) (any, 
 	for i := range st.History {
 		history = append(history, s.rest(&st.History[i]))
 	}
-	return map[string]any{"counts": st.Counts, "summary": st.Summary, "latest": latest, "history": history}, nil
+	return map[string]any{"counts": st.Counts, "summary": s.coord.JobSummary(id), "latest": latest, "history": history}, nil
 }
 
 // rest gives a checkpoint the form of the interface.
 func (s *Server) rest(c *checkpoint.JobCheckpoint) restCheckpoint {
 	r := restCheckpoint{
-		Class: strings.ToLower(string(c.Status)), ID: c.ID, Status: c.Status, IsSavepoint: c.Kind == checkpoint.KindSavepoint, TriggerTimestamp: c.TriggerTime.UnixMilli(), LatestAck: -1,
-		CheckpointedSize: c.CheckpointedSize, StateSize: c.FullSize, EndToEndDuration: c.Duration.Milliseconds(), ProcessedData: c.ProcessedBytes, PersistedData: c.PersistedBytes,
+		Class: strings.ToLower(string(c.Status)), ID: c.ID, IsSavepoint: c.Kind == checkpoint.KindSavepoint, TriggerTimestamp: c.TriggerTime.UnixMilli(),
+		restFigures: restFigures{
+			Status: c.Status, LatestAck: -1, CheckpointedSize: c.CheckpointedSize, StateSize: c.FullSize, EndToEndDuration: c.Duration.Milliseconds(),
+			ProcessedData: c.ProcessedBytes, PersistedData: c.PersistedBytes,
+		},
 		Type: "CHECKPOINT", Tasks: map[string]restTask{}, FailureMessage: c.FailureMessage, FailureReason: c.Reason.String(), UploadedBytes: c.UploadedBytes,
 		PublicationMillis: c.Publication.Milliseconds(), WaitMillis: c.Waited.Milliseconds(),
 	}
@@ -207,8 +206,6 @@ func (s *Server) rest(c *checkpoint.JobCheckpoint) restCheckpoint {
 		}
 	case checkpoint.StatusFailed:
 		r.FailureTimestamp = c.TriggerTime.Add(c.Duration).UnixMilli()
-	case checkpoint.StatusInProgress:
-		r.Class = "in_progress"
 	}
 	for _, sub := range c.Subtasks {
 		t := r.Tasks[sub.Operator]

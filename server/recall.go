@@ -4,13 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"path/filepath"
 	"slices"
 
 	"github.com/streamdb/streamdb/catalog"
 	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/exec"
+	"github.com/streamdb/streamdb/state"
 )
 
 // recall gives relations that are being restored back what views missed that were not part of the newest checkpoint: paused ones, ones that were starting again,
@@ -18,18 +17,25 @@ import (
 type recall struct {
 	s *Server
 	m *checkpoint.Manifest
-	// readers are, by relation, what the jobs that read it go on from.
+	// readers are, by relation, what the jobs that read it and are behind others go on from.
 	readers map[uint64][]*checkpoint.JobState
+	held    map[*checkpoint.HeldState]*heldCopy
+}
+
+// heldCopy is a held state as it is needed for the relations in it, each when it is first asked for.
+type heldCopy struct {
+	catalog *catalog.Snapshot // nil: it cannot be read
+	state   *state.Snapshot   // with local files; nil: not fetched yet
 }
 
 func (s *Server) newRecall(m *checkpoint.Manifest) *recall {
-	r := &recall{s: s, m: m, readers: map[uint64][]*checkpoint.JobState{}}
+	r := &recall{s: s, m: m, readers: map[uint64][]*checkpoint.JobState{}, held: map[*checkpoint.HeldState]*heldCopy{}}
 	if m == nil {
 		return r
 	}
 	for _, o := range s.catalog.Snapshot().Objects() {
 		js := m.Jobs[o.JobID()]
-		if o.Plan == nil || js == nil {
+		if o.Plan == nil || js == nil || js.Epoch >= m.Epoch { // nothing that it reads is newer
 			continue
 		}
 		spec, err := jobSpec(o)
@@ -82,11 +88,15 @@ func (r *recall) bring(ctx context.Context, rel *exec.Relation, now *checkpoint.
 	}
 	var past []exec.PastState
 	for h, epoch := range held {
-		snap, err := r.s.coord.Fetch(ctx, h.JobState, filepath.Join(r.s.cfg.DataDir, "jobs", fmt.Sprint(h.Job)))
-		if err != nil {
-			return err
+		c := r.held[h]
+		if c.state == nil {
+			snap, err := r.s.fetchFiles(ctx, h.JobState)
+			if err != nil {
+				return err
+			}
+			c.state = snap
 		}
-		past = append(past, exec.PastState{Epoch: epoch, State: snap})
+		past = append(past, exec.PastState{Epoch: epoch, State: c.state})
 	}
 	slices.SortFunc(past, func(a, b exec.PastState) int { return cmp.Compare(a.Epoch, b.Epoch) })
 	ok, err := r.s.engine.Recall(ctx, rel, past, exec.PastState{Epoch: at, State: now.State})
@@ -98,14 +108,22 @@ func (r *recall) bring(ctx context.Context, rel *exec.Relation, now *checkpoint.
 
 // sameRows reports whether the rows that are held can be read as those of now.
 func (r *recall) sameRows(o *catalog.Object, h *checkpoint.HeldState) bool {
-	if len(h.Catalog) == 0 {
+	c := r.held[h]
+	if c == nil {
+		c = &heldCopy{}
+		r.held[h] = c
+		if len(h.Catalog) > 0 {
+			was, err := catalog.New(h.Catalog, nil)
+			if err != nil {
+				r.s.log.Warn().Err(err).Msg("the catalog of an earlier checkpoint cannot be read")
+			} else {
+				c.catalog = was.Snapshot()
+			}
+		}
+	}
+	if c.catalog == nil {
 		return false
 	}
-	c, err := catalog.New(h.Catalog, nil)
-	if err != nil {
-		r.s.log.Warn().Err(err).Msg("the catalog of an earlier checkpoint cannot be read")
-		return false
-	}
-	was, ok := c.Snapshot().Get(o.ID)
+	was, ok := c.catalog.Get(o.ID)
 	return ok && was.JobID() == o.JobID() && was.Rewrites == o.Rewrites
 }

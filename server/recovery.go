@@ -15,6 +15,7 @@ import (
 	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/exec"
 	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/state"
 	"github.com/streamdb/streamdb/types"
 )
 
@@ -126,10 +127,15 @@ func (s *Server) reopenRoot(ctx context.Context, path string, own *checkpoint.Ma
 	return nil, nil
 }
 
-// fetchState makes a state's files local.
+// fetchFiles returns a state with its files local, in the folder of its job.
+func (s *Server) fetchFiles(ctx context.Context, js *checkpoint.JobState) (*state.Snapshot, error) {
+	return s.coord.Fetch(ctx, js, filepath.Join(s.cfg.DataDir, "jobs", fmt.Sprint(js.Job)))
+}
+
+// fetchState makes a state's files local, at the start of the server.
 func (s *Server) fetchState(ctx context.Context, js *checkpoint.JobState) error {
 	began := time.Now()
-	snap, err := s.coord.Fetch(ctx, js, filepath.Join(s.cfg.DataDir, "jobs", fmt.Sprint(js.Job)))
+	snap, err := s.fetchFiles(ctx, js)
 	if err == nil {
 		js.State = snap
 		s.downloads.Store(js.Job, time.Since(began))

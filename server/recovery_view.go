@@ -206,15 +206,16 @@ func (r *viewRecovery) done(d *dispatch, j *exec.Job) error {
 	return checkpoint.DisposeSavepoint(d.ctx, r.path)
 }
 
-// createAdopting prepares the job of a new view, which takes over state when there is some to.
-func (s *Server) createAdopting(o *catalog.Object, adopt *exec.Adoption, reads map[uint64]*exec.Relation) (*exec.Job, error) {
-	if adopt == nil {
-		return s.createJob(o, nil, reads)
+// create prepares the job of the new view, which takes over state when there is some to.
+func (r *viewRecovery) create(d *dispatch, o *catalog.Object) (*exec.Job, error) {
+	adopt, err := r.adoption(d, o)
+	if err != nil {
+		return nil, err
 	}
 	spec, err := jobSpec(o)
 	if err != nil {
 		return nil, err
 	}
-	spec.Reads, spec.Adopt = reads, adopt
-	return s.createJobOf(o, spec, nil)
+	spec.Reads, spec.Adopt = d.ss.tx.hidden(), adopt
+	return d.ss.srv.createJobOf(o, spec, nil)
 }

@@ -93,6 +93,9 @@ func (d *dialer) connect(ctx context.Context) (*pgx.Conn, error) {
 	return pgx.Connect(ctx, "postgres://streamdb@"+d.listener.Addr().String()+"/streamdb?sslmode=disable")
 }
 
+// millis is a duration in milliseconds.
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
 // run executes statements one after the other.
 func runAll(ctx context.Context, c *pgx.Conn, stmts ...string) error {
 	for _, s := range stmts {

@@ -99,10 +99,9 @@ func (c *benchBackpressure) result(srv *server.Server) (r backpressureResult, er
 	if i < 0 {
 		return r, errors.New("there is no checkpoint of the view")
 	}
-	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-	r = backpressureResult{Pressure: c.Pressure.Seconds(), Unaligned: all[i].Unaligned, Duration: ms(all[i].Duration), Persisted: all[i].PersistedBytes}
+	r = backpressureResult{Pressure: c.Pressure.Seconds(), Unaligned: all[i].Unaligned, Duration: millis(all[i].Duration), Persisted: all[i].PersistedBytes}
 	for _, s := range all[i].Subtasks {
-		r.Start = max(r.Start, ms(s.StartDelay+s.Alignment))
+		r.Start = max(r.Start, millis(s.StartDelay+s.Alignment))
 	}
 	return r, nil
 }

@@ -132,8 +132,7 @@ func (c *benchCheckpoint) rounds(a *app, srv *server.Server, conn *pgx.Conn, r *
 			return errors.New("there is no checkpoint of the tables")
 		}
 		r.State = all[i].FullSize
-		ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-		durations, syncs, uploads = append(durations, ms(all[i].Duration)), append(syncs, ms(all[i].Sync)), append(uploads, all[i].UploadedBytes)
+		durations, syncs, uploads = append(durations, millis(all[i].Duration)), append(syncs, millis(all[i].Sync)), append(uploads, all[i].UploadedBytes)
 	}
 	slices.Sort(durations)
 	slices.Sort(syncs)

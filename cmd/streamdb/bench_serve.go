@@ -91,7 +91,7 @@ func (c *benchLookup) Run(a *app) error {
 		for _, t := range times {
 			all = append(all, t...)
 		}
-		ms := func(p float64) float64 { return float64(percentile(all, p).Microseconds()) / 1000 }
+		ms := func(p float64) float64 { return millis(percentile(all, p)) }
 		r := lookupResult{
 			Rows: c.Rows, Connections: c.Connections, Lookups: len(all), LookupsPerSecond: float64(len(all)) / c.Duration.Seconds(), P50: ms(0.5), P99: ms(0.99),
 			PeakRSS: peakRSS(),
@@ -184,7 +184,7 @@ func (c *benchFreshness) Run(a *app) error {
 		if err := prof.stop(); err != nil {
 			return err
 		}
-		ms := func(v []time.Duration, p float64) float64 { return float64(percentile(v, p).Microseconds()) / 1000 }
+		ms := func(v []time.Duration, p float64) float64 { return millis(percentile(v, p)) }
 		r := freshnessResult{Inserts: c.Inserts, CommitP50: ms(commits, 0.5), CommitP99: ms(commits, 0.99), P50: ms(visible, 0.5), P99: ms(visible, 0.99)}
 		return c.show(a, r, fmt.Sprintf("INSERT: p50 %.2f ms, p99 %.2f ms; INSERT until visible in the view: p50 %.2f ms, p99 %.2f ms", r.CommitP50, r.CommitP99, r.P50, r.P99))
 	})
