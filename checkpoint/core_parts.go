@@ -206,12 +206,15 @@ func (c *core) ready(p *pendingCheckpoint) []uint64 {
 	return ids
 }
 
-// superseded returns which of the participants have handed in a newer state too.
+// superseded returns which of the participants have handed in a newer state too that can be published now.
 func (c *core) superseded(p *pendingCheckpoint, ids []uint64) map[uint64]bool {
 	newer := map[uint64]bool{}
 	for _, o := range c.pending {
-		for _, id := range ids {
-			if q := o.parts[id]; q != nil && o.id > p.id && o.savepoint == nil && q.state == partAcked {
+		if o.id <= p.id || o.savepoint != nil || len(ids) == 0 {
+			continue
+		}
+		for _, id := range c.ready(o) {
+			if slices.Contains(ids, id) {
 				newer[id] = true
 			}
 		}

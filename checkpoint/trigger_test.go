@@ -325,6 +325,37 @@ func TestReadersOfSubsumedPartsEnd(t *testing.T) {
 	require.Equal(t, map[uint64][]outcome{three: {complete, complete}}, s.outcomes())
 }
 
+// A newer state of a reader that cannot be published yet, because something it reads has not come, does not stand for the older one: what this goes on from is stored.
+func TestStatesThatReadersNeedAreStoredBeforeNewerOnesThatWait(t *testing.T) {
+	two := func(s *JobSettings) { s.MaxConcurrent = 2 }
+	cfg := manual()
+	cfg.GroupWindow = 0
+	s := newScript(t, cfg, with(job(1), two), with(job(2), two), with(job(3, 1, 2), two))
+	s.request(&request{})
+	first := s.begin()
+	s.ack(2, first) // is being published while the others come
+	s.request(&request{})
+	second := s.begin()
+	for _, checkpoint := range []uint64{first, second} {
+		s.ack(1, checkpoint)
+		s.ack(3, checkpoint)
+	}
+	published := func() (got []string) {
+		a := take[actPublish](s)
+		require.Len(t, a, 1)
+		for _, st := range a[0].batch.changed {
+			got = append(got, fmt.Sprintf("%d at %d", st.Job, st.Checkpoint))
+		}
+		s.step(evPublished{batch: a[0].batch, result: &published{manifest: &Manifest{ID: a[0].batch.id}}})
+		return got
+	}
+	require.Equal(t, []string{fmt.Sprintf("2 at %d", first)}, published())
+	require.Equal(t, []string{fmt.Sprintf("1 at %d", first), fmt.Sprintf("3 at %d", first)}, published())
+	require.Equal(t, []string{fmt.Sprintf("1 at %d", second)}, published())
+	s.ack(2, second)
+	require.Equal(t, []string{fmt.Sprintf("2 at %d", second), fmt.Sprintf("3 at %d", second)}, published())
+}
+
 // What slower readers go on from is stored before what comes after it, and held until they have handed in their states.
 func TestStatesThatReadersNeedAreStored(t *testing.T) {
 	two := func(s *JobSettings) { s.MaxConcurrent = 2 }
