@@ -199,7 +199,6 @@ func docOf(m *Manifest, term uint64) *manifestDoc {
 			held := *h.JobState
 			refs := *held.refs
 			refs.positions, refs.operators = nil, nil // nobody goes on from it
-			held.Inflight = nil
 			held.refs = &refs
 			doc.Held = append(doc.Held, heldDoc{jobDoc: docOfJob(&held), CatalogVersion: h.CatalogVersion, Catalog: h.catalogRef})
 		}

@@ -37,7 +37,7 @@ type HeldState struct {
 }
 
 // hold keeps the states that jobs of m have read from, or will have when checkpoints in flight are complete (late, by job that is read), and that are not the newest
-// ones any more. cur is the manifest before m.
+// ones any more. cur is the manifest before m. Of what had rows in flight nothing is held: its readers have taken them in already, its state has not.
 func (m *Manifest) hold(cur *Manifest, late map[uint64][]uint64) {
 	m.Held = map[uint64][]*HeldState{}
 	keep := func(job, checkpoint uint64) {
@@ -46,7 +46,7 @@ func (m *Manifest) hold(cur *Manifest, late map[uint64][]uint64) {
 			return
 		}
 		h := cur.at(job, checkpoint)
-		if h != nil && !slices.ContainsFunc(m.Held[job], func(o *HeldState) bool { return o.Since() == h.Since() }) {
+		if h != nil && len(h.Inflight) == 0 && !slices.ContainsFunc(m.Held[job], func(o *HeldState) bool { return o.Since() == h.Since() }) {
 			m.Held[job] = append(m.Held[job], h)
 		}
 	}

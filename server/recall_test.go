@@ -3,10 +3,13 @@ package server_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/streamdb/streamdb/internal/checkpointrows"
+	"github.com/streamdb/streamdb/internal/failpoint"
+	"github.com/streamdb/streamdb/server"
 )
 
 // TestViewsBehindAtACheckpointGoOn: views that were no part of the newest checkpoint, here paused ones, go on after a crash from where they were. Temporal
@@ -109,4 +112,26 @@ func TestReadersOfWhatHasNotChanged(t *testing.T) {
 		d.crash()
 		s = d.connect()
 	}
+}
+
+// TestViewBehindAnUnalignedCheckpoint: what an unaligned checkpoint had in flight its readers have taken in. One that was no part of later checkpoints does not get it again.
+func TestViewBehindAnUnalignedCheckpoint(t *testing.T) {
+	points := failpoint.New()
+	d := open(t, func(c *server.Config) { c.Failpoints = points })
+	s := d.connect()
+	s.must("SET parallelism = 2", "CREATE TABLE b (id int, auction int, price int)",
+		"CREATE MATERIALIZED VIEW v WITH (execution.checkpointing.unaligned.enabled) AS SELECT auction, count(*) AS n, max(price) AS m FROM (SELECT DISTINCT auction, id, price FROM b) AS x GROUP BY auction",
+		"CREATE MATERIALIZED VIEW behind AS SELECT count(*) AS auctions, sum(n) AS n FROM v")
+	require.NoError(t, points.Change("exec/take=delay(20ms)"))
+	require.Eventually(t, func() bool {
+		s.must("INSERT INTO b SELECT g, g % 1000, g FROM generate_series(1, 20000) g", "CHECKPOINT behind")
+		return s.row("SELECT count(*) > 0 FROM streamdb.checkpoint_subtasks WHERE unaligned AND persisted_bytes > 0 AND checkpoint_id = (SELECT max(checkpoint_id) FROM streamdb.checkpoints WHERE status = 'COMPLETED')") == "t"
+	}, 60*time.Second, 50*time.Millisecond)
+	s.must("PAUSE behind")
+	require.NoError(t, points.Change("exec/take=off"))
+	s.must("INSERT INTO b VALUES (-1, -1, -1)", "FLUSH", "ALTER MATERIALIZED VIEW v SET (execution.checkpointing.unaligned.enabled = false)", "CHECKPOINT v")
+	d.crash()
+	s = d.connect()
+	s.must("RESUME behind", "FLUSH")
+	require.Equal(t, s.row("SELECT count(*), sum(n) FROM v"), s.row("SELECT * FROM behind"))
 }
