@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"context"
+	"errors"
 	"os"
 	"testing"
 	"testing/synctest"
@@ -360,6 +361,77 @@ func TestDroppedJobsLeaveTheCheckpoint(t *testing.T) {
 		require.Equal(t, "2: 2/1", durable(t, store))
 		require.NoError(t, r.end())
 		requireTidy(t, store)
+	})
+}
+
+// No completed checkpoint has a catalog with a job whose state it has let go, or without one whose state it has: such a job would begin anew after a crash, or be gone.
+// This holds when a publication fails that was to bring the catalog, and when a slow job brings what began before others went on.
+func TestStatesAndCatalogGoTogether(t *testing.T) {
+	two := func(s *JobSettings) { s.MaxConcurrent = 2 }
+	begin := func(t *testing.T) *script {
+		cfg := manual()
+		cfg.GroupWindow = 0
+		s := newScript(t, cfg, with(job(1), two), with(job(2), two), job(3))
+		s.request(&request{})
+		first := s.beginWith(1)
+		for id := range uint64(3) {
+			s.ack(id+1, first)
+			s.publish(nil)
+		}
+		require.Equal(t, uint64(1), s.core.catalogVersion)
+		return s
+	}
+	drop := func(s *script) {
+		s.jobs = s.jobs[:2]
+		s.step(evDrop{3})
+	}
+	brings := func(s *script, version uint64, err error, drop ...uint64) {
+		s.t.Helper()
+		a := take[actPublish](s)
+		require.Len(s.t, a, 1)
+		b := a[0].batch
+		require.Equal(s.t, version, b.catalogVersion)
+		require.Equal(s.t, version > 0, b.catalog != nil)
+		require.Equal(s.t, drop, b.drop)
+		s.step(evPublished{batch: b, result: &published{manifest: &Manifest{ID: b.id}}, err: err})
+	}
+	t.Run("the rest of a checkpoint after a failure", func(t *testing.T) {
+		s := begin(t)
+		drop(s)
+		s.request(&request{})
+		id := s.beginWith(2)
+		s.ack(1, id)
+		brings(s, 2, errors.New("store"), 3)
+		s.ack(2, id)
+		brings(s, 2, nil, 3)
+	})
+	t.Run("nothing is left of it", func(t *testing.T) {
+		s := begin(t)
+		drop(s)
+		s.request(&request{})
+		id := s.beginWith(2)
+		s.step(evDecline{job: 2, id: id, err: errors.New("no")})
+		s.ack(1, id)
+		brings(s, 2, errors.New("store"), 3)
+		require.Empty(t, take[actPublish](s), "it is not tried for ever")
+		s.request(&request{})
+		id = s.beginWith(2)
+		s.ack(1, id)
+		brings(s, 2, nil, 3)
+		s.ack(2, id)
+		brings(s, 0, nil)
+	})
+	t.Run("an older one comes later", func(t *testing.T) {
+		s := begin(t)
+		s.request(&request{})
+		older := s.beginWith(2)
+		drop(s)
+		s.request(&request{TriggerRequest: TriggerRequest{Jobs: []uint64{1}}})
+		newer := s.beginWith(3)
+		s.ack(1, newer)
+		brings(s, 3, nil, 3)
+		s.ack(2, older)
+		brings(s, 0, nil)
 	})
 }
 

@@ -345,6 +345,16 @@ func (p *pendingCheckpoint) anyOpen() bool {
 	return false
 }
 
+// over reports whether all parts have ended.
+func (p *pendingCheckpoint) over() bool {
+	for _, part := range p.parts {
+		if !part.ended() {
+			return false
+		}
+	}
+	return true
+}
+
 // step is the whole logic: what ev changes, and what is to be done about it.
 func (c *core) step(now time.Time, ev event) []action {
 	var acts []action

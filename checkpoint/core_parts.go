@@ -366,13 +366,13 @@ func (c *core) published(now time.Time, e evPublished, acts []action) []action {
 		}
 		acts = append(acts, actLog{id: b.id, msg: "publishing a checkpoint failed", err: e.err})
 		for _, p := range b.checkpoints() {
-			p.catalogDone = true // the next checkpoint brings it again
 			for _, id := range b.parts[p] {
 				q := p.parts[id]
 				acts = append(acts, actNotify{participant: q.p, id: p.id})
 				acts = c.failed(now, p, q, Failed(FinalizeCheckpointFailure, fmt.Errorf("%w: %w", errNotPublished, e.err)), acts)
 				acts = c.failReaders(now, p, id, errNotPublished, acts)
 			}
+			p.catalogDone = p.catalogDone || p.over() // what is left of it brings it, or the next checkpoint
 			for _, r := range slices.Clone(c.requests) {
 				if r.begun && r.id == p.id && r.savepoint == nil {
 					acts = c.finish(r, reply{err: Failed(FinalizeCheckpointFailure, fmt.Errorf("checkpoint %d: %w: %w", p.id, errNotPublished, e.err))}, acts)
@@ -393,8 +393,10 @@ func (c *core) published(now time.Time, e evPublished, acts []action) []action {
 		delete(c.entries, job)
 		delete(c.dropped, job)
 	}
-	for _, p := range b.checkpoints() {
+	for _, p := range c.pending {
 		p.catalogDone = p.catalogDone || p.catalogVersion <= c.catalogVersion
+	}
+	for _, p := range b.checkpoints() {
 		for _, id := range b.parts[p] {
 			acts = c.done(now, p, p.parts[id], e.result.uploaded[id], !e.result.silent, acts)
 		}
@@ -406,12 +408,7 @@ func (c *core) published(now time.Time, e evPublished, acts []action) []action {
 // settle forgets checkpoints that are over and answers the requests they cover.
 func (c *core) settle(acts []action) []action {
 	c.pending = slices.DeleteFunc(c.pending, func(p *pendingCheckpoint) bool {
-		for _, q := range p.parts {
-			if !q.ended() {
-				return false
-			}
-		}
-		if !p.catalogDone || c.publishing != nil && c.publishing.parts[p] != nil {
+		if !p.over() || !p.catalogDone || c.publishing != nil && c.publishing.parts[p] != nil {
 			return false
 		}
 		c.recent.add(p.id)

@@ -354,7 +354,7 @@ func (c *core) begun(now time.Time, e evBegun, acts []action) []action {
 	if pl.cut.Kind == KindSavepoint {
 		p.savepoint = pl.requests[0]
 	}
-	p.catalogDone = p.savepoint != nil || c.haveManifest && e.catalogVersion == c.catalogVersion || e.catalog == nil
+	p.catalogDone = p.savepoint != nil || c.haveManifest && e.catalogVersion <= c.catalogVersion || e.catalog == nil
 	for id, q := range pl.all {
 		if pl.left[id] != nil || !pl.cut.Means(id) {
 			continue

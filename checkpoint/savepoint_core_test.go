@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -66,10 +67,17 @@ func take[A action](s *script) []A {
 }
 
 // begin answers what the core wants to begin, and returns its id.
-func (s *script) begin() uint64 {
+func (s *script) begin() uint64 { return s.beginWith(0) }
+
+// beginWith does with a version of the catalog, 0: none.
+func (s *script) beginWith(catalogVersion uint64) uint64 {
 	begins := take[actBegin](s)
 	require.Len(s.t, begins, 1)
-	s.step(evBegun{id: begins[0].id, epoch: 10 * begins[0].id})
+	ev := evBegun{id: begins[0].id, epoch: 10 * begins[0].id, catalogVersion: catalogVersion}
+	if catalogVersion > 0 {
+		ev.catalog = fmt.Appendf(nil, "catalog %d", catalogVersion)
+	}
+	s.step(ev)
 	return begins[0].id
 }
 

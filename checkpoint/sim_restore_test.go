@@ -199,9 +199,7 @@ func (s *simProcess) restore(ctx context.Context, m *Manifest) error {
 		s.version = 1
 	} else {
 		s.version, s.epoch = m.CatalogVersion, m.Epoch
-		for b := m.Catalog; len(b) >= 8; b = b[8:] {
-			s.jobs = append(s.jobs, binary.BigEndian.Uint64(b))
-		}
+		s.jobs = simCatalog(m.Catalog)
 		for id := range m.Jobs {
 			if !slices.Contains(s.jobs, id) {
 				s.c.Drop(id)

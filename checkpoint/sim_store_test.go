@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -389,6 +390,9 @@ func (w *simWorld) headWritten(old *simObject, data []byte) {
 			}
 		}
 	}
+	if n, o := h.newest(), before.newest(); n != nil && o != nil && n.Object != o.Object {
+		w.checkCatalog(w.manifests[o.Object], manifests[n.Object])
+	}
 	w.needed, w.manifests = needed, manifests
 	if n := h.newest(); n != nil {
 		if w.loud {
@@ -399,6 +403,33 @@ func (w *simWorld) headWritten(old *simObject, data []byte) {
 		}
 		w.checkCut(manifests[n.Object])
 	}
+}
+
+// checkCatalog holds a checkpoint against the one before: its catalog is not an older one, and has a state for each job that had one, and each job that has one and was
+// not dropped.
+func (w *simWorld) checkCatalog(before, m *Manifest) {
+	if m.CatalogVersion < before.CatalogVersion {
+		w.failf("I4: the catalog of checkpoint %d is version %d after %d", m.ID, m.CatalogVersion, before.CatalogVersion)
+	}
+	jobs := simCatalog(w.bucket.read(*m.catalogRef))
+	for _, id := range jobs {
+		if before.Jobs[id] != nil && m.Jobs[id] == nil {
+			w.failf("I4: checkpoint %d lacks the state of job %d, which is in its catalog", m.ID, id)
+		}
+	}
+	for _, id := range sortedJobs(m) {
+		if !w.defs[id].left && !slices.Contains(jobs, id) {
+			w.failf("I4: checkpoint %d lacks job %d in its catalog", m.ID, id)
+		}
+	}
+}
+
+// simCatalog lists the jobs in a catalog.
+func simCatalog(data []byte) (jobs []uint64) {
+	for ; len(data) >= 8; data = data[8:] {
+		jobs = append(jobs, binary.BigEndian.Uint64(data))
+	}
+	return jobs
 }
 
 // loadManifest reads a manifest and all its bytes, without the network.

@@ -29,7 +29,7 @@ const simTime = 6 * time.Second
 var simScratch = os.TempDir()
 
 // simFailed are seeds that have broken a promise once.
-var simFailed = []uint64{13, 41, 71, 179, 10030, 10356, 100887, 100888, 103324, 104638, 104644, 202542, 207517}
+var simFailed = []uint64{13, 41, 71, 179, 10030, 10356, 100887, 100888, 103324, 104638, 104644, 202542, 207517, 203301, 510112}
 
 // populate makes the jobs of a world, and what is going to happen to them.
 func (w *simWorld) populate() {
