@@ -29,6 +29,8 @@ type Elector struct {
 
 	mu   sync.Mutex
 	core *election
+
+	failing bool // Run's: calls of the store fail, which was logged
 }
 
 // NewElector makes one; Run starts it. store should be the elector's own, so that nothing else slows it down. holder and addr are for messages.
@@ -88,6 +90,7 @@ func (e *Elector) Run(ctx context.Context) error {
 			}
 			ev, done = resign{}, nil
 		case ev = <-results:
+			e.note(ev)
 		case <-tick:
 			ev = leaderTick{}
 		}
@@ -96,6 +99,34 @@ func (e *Elector) Run(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+func (e *Elector) leads() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.core.role == leading
+}
+
+// note logs when calls of the store begin to fail and when they work again.
+func (e *Elector) note(ev leaderEvent) {
+	var err error
+	switch ev := ev.(type) {
+	case lookedAt:
+		if err = ev.err; err == nil && e.leads() {
+			return // it looks after writes that failed
+		}
+	case wrote:
+		if err = ev.err; errors.Is(err, object.ErrPrecondition) {
+			return // another server was first
+		}
+	}
+	switch failing := err != nil; {
+	case failing && !e.failing:
+		e.log.Warn().Err(err).Str("store", e.store.String()).Str("object", leaderKey).Msg("the object that servers compete for cannot be read or written: trying again until it can")
+	case !failing && e.failing:
+		e.log.Info().Str("store", e.store.String()).Str("object", leaderKey).Msg("the object that servers compete for can be read and written again")
+	}
+	e.failing = err != nil
 }
 
 // do takes a step and carries out what follows.

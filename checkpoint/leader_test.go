@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -181,13 +182,15 @@ func TestElectors(t *testing.T) {
 	checkpointrows.Shows(t, 126, 129)
 	bubble(t, func(t *testing.T) {
 		store := objecttest.NewFaulty(object.NewMemory(""), nil)
+		var logged bytes.Buffer // of a
+		log := map[string]zerolog.Logger{"a": zerolog.New(&logged)}
 		type server struct {
 			*Elector
 			stop context.CancelFunc
 			ran  chan error
 		}
 		start := func(name string) *server {
-			el, err := NewElector(store, name, "addr of "+name, testTTL, zerolog.Nop())
+			el, err := NewElector(store, name, "addr of "+name, testTTL, log[name])
 			require.NoError(t, err)
 			ctx, cancel := context.WithCancel(context.Background())
 			s := &server{el, cancel, make(chan error, 1)}
@@ -213,6 +216,8 @@ func TestElectors(t *testing.T) {
 
 		a.stop()
 		require.NoError(t, <-a.ran)
+		require.Equal(t, 1, strings.Count(logged.String(), "trying again"), "failures are logged once: %s", &logged)
+		require.Equal(t, 1, strings.Count(logged.String(), "again\""), "and their end: %s", &logged)
 		began := time.Now()
 		<-b.Won()
 		require.Less(t, time.Since(began), testTTL/renewParts+time.Second, "a released lease is taken at once")
