@@ -161,5 +161,8 @@ func DisposeSavepoint(ctx context.Context, path string) error {
 		return pgerr.Newf(pgerr.WrongObjectType, "%s is not a savepoint", path).
 			WithHint("Checkpoints belong to their server, which removes them.")
 	}
-	return removeAll(ctx, o.store)
+	if err := removeAll(ctx, o.store); err != nil {
+		return err
+	}
+	return object.RemoveEmpty(o.store)
 }

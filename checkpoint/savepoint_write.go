@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/state"
@@ -32,6 +33,18 @@ type Places struct {
 	Scratch string       // folder for temporary files; it is created and removed
 }
 
+// CheckTarget refuses the URL of what cannot be a folder for savepoints. Nothing is opened or made.
+func CheckTarget(rawURL string) error {
+	if strings.HasPrefix(rawURL, "memory:") {
+		return inMemory(rawURL)
+	}
+	return object.Check(rawURL)
+}
+
+func inMemory(rawURL string) error {
+	return pgerr.Newf(pgerr.InvalidParameterValue, "a savepoint cannot be written to %s: nothing there outlives the server", rawURL).WithHint("Use file:// or s3://.")
+}
+
 // WriteSavepoint writes a savepoint into a new folder below at.Root and returns the folder's URL. A folder without its manifest, which is
 // written last, is none.
 func WriteSavepoint(ctx context.Context, at Places, snap *Snapshot, canonical bool) (path string, m *Manifest, err error) {
@@ -40,7 +53,7 @@ func WriteSavepoint(ctx context.Context, at Places, snap *Snapshot, canonical bo
 		return "", nil, err
 	}
 	if _, lost := root.(*object.Memory); lost {
-		return "", nil, pgerr.Newf(pgerr.InvalidParameterValue, "a savepoint cannot be written to %s: nothing there outlives the server", at.Root).WithHint("Use file:// or s3://.")
+		return "", nil, inMemory(at.Root)
 	}
 	if err := os.MkdirAll(at.Scratch, 0o700); err != nil {
 		return "", nil, err

@@ -22,6 +22,7 @@ const (
 	SettingIgnoreUnclaimed    = "execution.state-recovery.ignore-unclaimed-state"
 	SettingWithoutChannel     = "execution.state-recovery.without-channel-state.checkpoint-id"
 	SettingSavepointDirectory = "execution.checkpointing.savepoint-dir"
+	SettingDirectory          = "execution.checkpointing.dir"
 )
 
 // Mode tells what a crash may do to a job's result.

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/streamdb/streamdb"
+	"github.com/streamdb/streamdb/checkpoint"
 )
 
 func open(t *testing.T) *pgx.Conn {
@@ -49,7 +50,7 @@ func TestSettings(t *testing.T) {
 	for rows.Next() {
 		var name, value, scope, doc string
 		require.NoError(t, rows.Scan(&name, &value, &scope, &doc))
-		if name == "role_user" || name == "session_authorization" {
+		if name == "session_authorization" || name == checkpoint.SettingDirectory { // what this server has
 			value = ""
 		}
 		if value != "" {

@@ -22,20 +22,37 @@ func alterDatabase(st *sql.AlterObject) error {
 	return err.At(st.Actions[0].Pos)
 }
 
+// alterSystem runs ALTER SYSTEM.
+func (d *dispatch) alterSystem(st *sql.AlterObject) error {
+	if d.ss.tx.explicit {
+		return pgerr.Newf(pgerr.ActiveSQLTransaction, "ALTER SYSTEM cannot run inside a transaction block")
+	}
+	for _, a := range st.Actions {
+		if a.Kind == sql.AlterReset && len(a.Options) == 0 {
+			if err := d.ss.srv.alterSystem(nil, "", true); err != nil {
+				return err
+			}
+		}
+		for _, o := range a.Options {
+			s, err := d.ss.srv.settings.table.find(o.Name)
+			if err == nil {
+				err = d.ss.srv.alterSystem(s, o.Value, a.Kind == sql.AlterReset)
+			}
+			if err != nil {
+				return atPos(err, o.Pos)
+			}
+			if err := d.ss.tellDeprecated(o.Name); err != nil {
+				return err
+			}
+		}
+	}
+	return d.complete("ALTER SYSTEM")
+}
+
 // alter runs ALTER of everything but roles, types and the options of sequences. Several actions happen all or not at all.
 func (d *dispatch) alter(st *sql.AlterObject) error {
 	if st.Kind == sql.KindSystem {
-		for _, a := range st.Actions {
-			for _, o := range a.Options {
-				if err := d.ss.srv.alterSystem(o.Name, o.Value, a.Kind == sql.AlterReset); err != nil {
-					return atPos(err, o.Pos)
-				}
-				if err := d.ss.tellDeprecated(o.Name); err != nil {
-					return err
-				}
-			}
-		}
-		return d.complete("ALTER SYSTEM")
+		return d.alterSystem(st)
 	}
 	if st.Kind == sql.KindDatabase { // its owner was changed before
 		return alterDatabase(st)

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -85,9 +86,6 @@ func (s *Server) ownCheckpoints(o *catalog.Object) *checkpoint.JobSettings {
 
 // applyCheckpointSettings takes the server's values to the coordinator and to all jobs.
 func (s *Server) applyCheckpointSettings() error {
-	if err := s.settings.checkCheckpoints(nil); err != nil {
-		return err
-	}
 	defaults := jobCheckpoints(s.settings.get)
 	if err := s.coord.SetConfig(s.settings.checkpoints()); err != nil {
 		return err
@@ -129,9 +127,27 @@ func (t *settingTable) unknown(name string) error {
 
 // tellDeprecated gives a NOTICE for names that older programs use.
 func (ss *session) tellDeprecated(name string) error {
-	st, err := ss.srv.settings.table.find(name)
-	if err != nil || !slices.ContainsFunc(st.deprecated, func(d string) bool { return strings.EqualFold(d, name) }) {
+	now, old := ss.srv.settings.table.deprecated(name)
+	if !old {
 		return nil
 	}
-	return ss.notice("NOTICE", pgerr.SuccessfulCompletion, "parameter %q is now called %q", strings.ToLower(name), st.name)
+	return ss.notice("NOTICE", pgerr.SuccessfulCompletion, "parameter %q is now called %q", strings.ToLower(name), now)
+}
+
+// deprecated reports whether a name is one that older programs use, and how the setting is called now.
+func (t *settingTable) deprecated(name string) (now string, old bool) {
+	st, err := t.find(name)
+	if err != nil {
+		return "", false
+	}
+	return st.name, slices.ContainsFunc(st.deprecated, func(d string) bool { return strings.EqualFold(d, name) })
+}
+
+// logDeprecated logs the names in the configuration that older programs use.
+func (s *Server) logDeprecated() {
+	for _, name := range slices.Sorted(maps.Keys(s.cfg.Settings)) {
+		if now, old := s.settings.table.deprecated(name); old {
+			s.log.Warn().Str("name", name).Str("now", now).Msg("the configuration uses an older name of a setting")
+		}
+	}
 }

@@ -209,7 +209,7 @@ func (d *dispatch) createMaterializedView(st *sql.CreateMaterializedView) error 
 	if err != nil {
 		return err
 	}
-	recovery, rest, err := recoveryOptions(st.Options)
+	recovery, rest, err := d.recoveryOptions(st.Options)
 	if err != nil {
 		return err
 	}

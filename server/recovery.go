@@ -16,6 +16,7 @@ import (
 	"github.com/streamdb/streamdb/exec"
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/state"
+	"github.com/streamdb/streamdb/storage/object"
 	"github.com/streamdb/streamdb/types"
 )
 
@@ -28,9 +29,10 @@ const (
 // recoverySettings are those of what a start begins from, and where savepoints go.
 func recoverySettings() []setting {
 	return []setting{
-		{name: checkpoint.SettingSavepointDirectory, scope: scopeServer, doc: "URL of the folder that savepoints go to when none is named."},
-		{name: checkpoint.SettingRecoveryPath, scope: scopeReadOnly, doc: "Savepoint or checkpoint that an empty server starts from; set it in the configuration."},
-		{name: checkpoint.SettingClaimMode, value: claimNo, scope: scopeReadOnly, check: claimMode, doc: "Whether the server takes over what it starts from and removes it (CLAIM), or leaves it alone (NO_CLAIM); set it in the configuration."},
+		{name: checkpoint.SettingDirectory, scope: scopeReadOnly, check: orEmpty(object.Check), deprecated: []string{"state.checkpoints.dir"}, doc: "URL of the checkpoint directory; set it with --checkpoint-dir, which wins, or in the configuration."},
+		{name: checkpoint.SettingSavepointDirectory, scope: scopeServer, check: orEmpty(checkpoint.CheckTarget), deprecated: []string{"state.savepoints.dir"}, doc: "URL of the folder that savepoints go to when none is named."},
+		{name: checkpoint.SettingRecoveryPath, scope: scopeReadOnly, check: orEmpty(object.Check), deprecated: []string{"execution.savepoint.path"}, doc: "Savepoint or checkpoint that an empty server starts from; set it in the configuration."},
+		{name: checkpoint.SettingClaimMode, value: claimNo, scope: scopeReadOnly, check: claimMode, deprecated: []string{"execution.savepoint-restore-mode"}, doc: "Whether the server takes over what it starts from and removes it (CLAIM), or leaves it alone (NO_CLAIM); set it in the configuration."},
 		{name: checkpoint.SettingWithoutChannel, value: "0", scope: scopeReadOnly, check: integer(0, math.MaxInt64), doc: "Unaligned checkpoint from which jobs go on without the rows that were in flight, which are lost; 0: none; set it in the configuration."},
 		{name: settingFallback, value: fallbackNone, scope: scopeReadOnly, check: oneOf(fallbackNone, fallbackPrevious), doc: "Whether a view whose state in the newest checkpoint is damaged goes on with the one before (previous) that is retained, or waits until it can be read (none); set it in the configuration."},
 	}
@@ -42,6 +44,16 @@ const (
 	fallbackNone     = "none"
 	fallbackPrevious = "previous"
 )
+
+// orEmpty takes what check does, and an empty value.
+func orEmpty(check func(string) error) func(string) (string, error) {
+	return func(s string) (string, error) {
+		if s == "" {
+			return "", nil
+		}
+		return s, check(s)
+	}
+}
 
 func claimMode(s string) (string, error) {
 	if strings.EqualFold(s, "LEGACY") {

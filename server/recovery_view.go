@@ -42,11 +42,15 @@ func (r *viewRecovery) end(d *dispatch) {
 }
 
 // recoveryOptions takes the options of a view about what it begins from out of those given; nil when there is none.
-func recoveryOptions(opts []sql.Option) (r *viewRecovery, rest []sql.Option, err error) {
+func (d *dispatch) recoveryOptions(opts []sql.Option) (r *viewRecovery, rest []sql.Option, err error) {
 	about := &viewRecovery{}
 	given := 0
 	for _, o := range opts {
-		switch strings.ToLower(o.Name) {
+		name := strings.ToLower(o.Name)
+		if st, err := d.ss.srv.settings.table.find(name); err == nil {
+			name = st.name
+		}
+		switch name {
 		case checkpoint.SettingRecoveryPath:
 			about.path, about.pos = o.Value, o.ValuePos
 		case checkpoint.SettingClaimMode:
@@ -64,6 +68,9 @@ func recoveryOptions(opts []sql.Option) (r *viewRecovery, rest []sql.Option, err
 			continue
 		}
 		given++
+		if err := d.ss.tellDeprecated(o.Name); err != nil {
+			return nil, nil, err
+		}
 	}
 	switch {
 	case given == 0:

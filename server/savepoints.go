@@ -118,6 +118,9 @@ func (a *actions) target(spec *checkpoint.SavepointSpec) error {
 		}
 		return nil
 	}
+	if err := checkpoint.CheckTarget(spec.Target); err != nil {
+		return err
+	}
 	return a.mayWrite(s, spec.Target)
 }
 
@@ -127,7 +130,7 @@ func (a *actions) mayWrite(s *Server, path string) error {
 	if own != "" && (path == own || strings.HasPrefix(path, strings.TrimSuffix(own, "/")+"/") && !strings.Contains(path, "..")) {
 		return nil
 	}
-	if _, _, err := object.Folder(path); err != nil {
+	if err := object.Check(path); err != nil {
 		return err
 	}
 	if !a.ss.snapshot().HasPrivilegesOf(a.ss.role(), catalog.RoleWriteServerFiles) {

@@ -156,7 +156,9 @@ func (s *Server) open(ctx context.Context) error {
 	if s.settings, err = newServerSettings(s.cfg.Settings); err != nil {
 		return err
 	}
+	s.logDeprecated()
 	s.settings.memory = s.cfg.Memory
+	s.cfg.CheckpointDir = cmp.Or(s.cfg.CheckpointDir, s.settings.get(checkpoint.SettingDirectory))
 	if s.cfg.MemoryOnly {
 		if s.cfg.DataDir, err = os.MkdirTemp("", "streamdb-memory-"); err != nil {
 			return err
@@ -172,8 +174,12 @@ func (s *Server) open(ctx context.Context) error {
 		return pgerr.Wrap(pgerr.IOError, err, "create data directory")
 	}
 	if s.cfg.CheckpointDir == "" {
-		s.cfg.CheckpointDir = "file://" + filepath.Join(s.cfg.DataDir, "checkpoints")
+		s.cfg.CheckpointDir = object.FolderURL(filepath.Join(s.cfg.DataDir, "checkpoints"))
 	}
+	if s.cfg.CheckpointDir, err = object.FromHere(s.cfg.CheckpointDir); err != nil {
+		return err
+	}
+	s.settings.told(checkpoint.SettingDirectory, s.cfg.CheckpointDir)
 	if err := s.awaitLead(ctx); err != nil {
 		return err
 	}

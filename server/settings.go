@@ -130,7 +130,7 @@ func settings() []setting {
 		{name: checkpoint.SettingGroupWindow, value: durationText(cp.GroupWindow), scope: scopeServer, live: true, check: duration, doc: "How long finished jobs wait for slower ones to be published together."},
 		{name: checkpoint.SettingRetained, value: strconv.Itoa(cp.Retained), scope: scopeServer, live: true, check: integer(1, 1000), deprecated: []string{"state.checkpoints.num-retained"}, doc: "Completed checkpoints kept."},
 		{name: checkpoint.SettingHistory, value: strconv.Itoa(cp.History), scope: scopeServer, live: true, check: integer(0, 10000), doc: "Checkpoints of each job that streamdb.checkpoints shows."},
-		{name: checkpoint.SettingInlineThreshold, value: bytesText(int64(cp.InlineThreshold)), scope: scopeServer, live: true, check: byteCount, doc: "Up to what size the new small states of a checkpoint go into its manifest, up to 1MB."},
+		{name: checkpoint.SettingInlineThreshold, value: bytesText(int64(cp.InlineThreshold)), scope: scopeServer, live: true, check: byteCount, deprecated: []string{"state.storage.fs.memory-threshold"}, doc: "Up to what size the new small states of a checkpoint go into its manifest, up to 1MB."},
 		{name: checkpoint.SettingSweepInterval, value: durationText(cp.SweepInterval), scope: scopeServer, live: true, check: duration, doc: "How often objects of the checkpoint directory that no checkpoint needs are looked for, besides at the start; 0: only then."},
 		{name: checkpoint.SettingMemoryLimit, value: "0", scope: scopeServer, live: true, check: byteCount, doc: "How large the state of one job may be in a checkpoint directory in memory; 0: a quarter of --memory, and 5 MB at least."},
 		{name: settingHA, value: "none", scope: scopeReadOnly, check: oneOf("none", "storage"), doc: "storage: servers that share the checkpoint directory elect a leader there, the others wait; set it with --standby or in the configuration."},
@@ -559,7 +559,10 @@ func (s *setting) normalise(v string) (string, error) {
 		return "", pgerr.Newf(pgerr.InvalidParameterValue, "%s is outside the valid range for parameter %q (%s .. %s)", out.value, s.name, out.low, out.high)
 	}
 	var detail detailError
+	var own *pgerr.Error
 	switch {
+	case errors.As(err, &own) && own.Hint != "":
+		return "", pgerr.Newf(own.Code, "invalid value for parameter %q: %q", s.name, v).WithDetail("%s.", capital(own.Message)).WithHint("%s", own.Hint)
 	case errors.As(err, &detail):
 		e := pgerr.Newf(pgerr.InvalidParameterValue, "invalid value for parameter %q: %q", s.name, v)
 		if detail != "" {
@@ -661,15 +664,18 @@ func (s *serverSettings) load(path string) error {
 	return nil
 }
 
-// alter changes a value and keeps it.
-func (s *serverSettings) alter(name, value string, reset bool) error {
+// alter changes what ALTER SYSTEM has set and keeps it. With live the values must go together for a running server.
+func (s *serverSettings) alter(live bool, change func(altered map[string]string)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	altered := maps.Clone(s.altered)
-	altered[name] = value
-	if reset {
-		value = s.initial[name]
-		delete(altered, name)
+	altered, vals := maps.Clone(s.altered), maps.Clone(s.initial)
+	change(altered)
+	maps.Copy(vals, altered)
+	next := &serverSettings{table: s.table, vals: vals, memory: s.memory}
+	if live {
+		if err := cmp.Or(next.checkCheckpoints(nil), next.checkpoints().Validate()); err != nil {
+			return err
+		}
 	}
 	if s.path != "" {
 		body, err := json.Marshal(altered)
@@ -680,7 +686,7 @@ func (s *serverSettings) alter(name, value string, reset bool) error {
 			return err
 		}
 	}
-	s.altered, s.vals[name] = altered, value
+	s.altered, s.vals = altered, vals
 	return nil
 }
 
@@ -694,12 +700,20 @@ func newServerSettings(initial map[string]string) (*serverSettings, error) {
 		if err != nil {
 			return nil, err
 		}
+		if own, given := initial[st.name]; given {
+			v = own // before its other names
+		}
 		if s.vals[st.name], err = st.normalise(v); err != nil {
 			return nil, err
 		}
 	}
 	s.initial = maps.Clone(s.vals)
 	return s, nil
+}
+
+// told sets a value that the server was given in another way, before anybody reads it.
+func (s *serverSettings) told(name, value string) {
+	s.initial[name], s.vals[name] = value, value
 }
 
 func (s *serverSettings) get(name string) string {
@@ -721,30 +735,25 @@ func (s *serverSettings) chunkRows() int {
 	return n
 }
 
-// alterSystem changes a server-wide value.
-func (s *Server) alterSystem(name, value string, reset bool) error {
-	st, err := s.settings.table.find(name)
-	if err != nil {
+// alterSystem changes a server-wide value, or takes back all changes when st is nil.
+func (s *Server) alterSystem(st *setting, value string, reset bool) error {
+	live := st == nil || st.live
+	change := func(altered map[string]string) { clear(altered) }
+	if st != nil {
+		if st.scope == scopeReadOnly || st.identity() {
+			return pgerr.Newf(pgerr.CantChangeRuntimeParam, "parameter %q cannot be changed", st.name)
+		}
+		change = func(altered map[string]string) { delete(altered, st.name) }
+		if !reset {
+			value, err := st.normalise(value)
+			if err != nil {
+				return err
+			}
+			change = func(altered map[string]string) { altered[st.name] = value }
+		}
+	}
+	if err := s.settings.alter(live, change); err != nil || !live {
 		return err
 	}
-	if st.scope == scopeReadOnly || st.identity() {
-		return pgerr.Newf(pgerr.CantChangeRuntimeParam, "parameter %q cannot be changed", st.name)
-	}
-	if reset {
-		value = s.settings.initial[st.name]
-	}
-	if value, err = st.normalise(value); err != nil {
-		return err
-	}
-	old := s.settings.get(st.name)
-	if err := s.settings.alter(st.name, value, reset); err != nil {
-		return err
-	}
-	if !st.live {
-		return nil
-	}
-	if err := s.applyCheckpointSettings(); err != nil {
-		return errors.Join(err, s.settings.alter(st.name, old, old == s.settings.initial[st.name]))
-	}
-	return nil
+	return s.applyCheckpointSettings()
 }

@@ -73,12 +73,14 @@ func (p *parser) alter() Statement {
 	}
 }
 
-// alterSetting parses SET name = value and RESET name.
+// alterSetting parses SET name = value, RESET name and RESET ALL.
 func (p *parser) alterSetting() AlterAction {
 	act := AlterAction{Kind: AlterSetOptions, Pos: p.Cur().Pos}
 	if p.Accept("reset") {
 		act.Kind = AlterReset
-		act.Options = []Option{p.optionName()}
+		if !p.Accept("all") {
+			act.Options = []Option{p.optionName()}
+		}
 		return act
 	}
 	p.Expect("set")

@@ -297,11 +297,6 @@ func (p *parser) alterRole(word *lex.Token) Statement {
 
 // alterSettings parses SET and RESET of ALTER ROLE and DATABASE into st.
 func (p *parser) alterSettings(st *AlterSettings) Statement {
-	if p.IsN("reset", "all") {
-		st.Setting = AlterAction{Kind: AlterReset, Pos: p.Cur().Pos}
-		p.I += 2
-		return st
-	}
 	if p.Is("set") && p.Peek(2).Is("from") {
 		p.I++
 		o := p.optionName()

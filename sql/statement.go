@@ -454,7 +454,7 @@ const (
 	AlterRename             AlterKind = iota // RENAME TO NewName
 	AlterSetSchema                           // SET SCHEMA NewName
 	AlterSetOptions                          // SET (Options), ALTER SYSTEM SET, SET k = v
-	AlterReset                               // RESET (names in Options)
+	AlterReset                               // RESET (names in Options; none: ALL)
 	AlterOwner                               // OWNER TO NewName
 	AlterAddColumn                           // ADD COLUMN Column
 	AlterDropColumn                          // DROP COLUMN Name

@@ -17,6 +17,7 @@ import (
 	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/exec"
 	"github.com/streamdb/streamdb/server"
+	"github.com/streamdb/streamdb/storage/object"
 )
 
 type benchCheckpoint struct {
@@ -83,7 +84,7 @@ func (c *benchCheckpoint) measure(a *app, size int64) (r checkpointResult, err e
 	}
 	f.CheckpointDir = c.To
 	if f.CheckpointDir == "" {
-		f.CheckpointDir = "file://" + filepath.Join(f.DataDir, "checkpoints")
+		f.CheckpointDir = object.FolderURL(filepath.Join(f.DataDir, "checkpoints"))
 	}
 	r.Rows = max(1, size/rowPayload)
 	err = f.withServer(a, func(srv *server.Server, _ *dialer, conn *pgx.Conn) error { return c.rounds(a, srv, conn, &r) })

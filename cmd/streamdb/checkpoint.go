@@ -20,6 +20,10 @@ type checkpointCmd struct {
 
 // openStore opens the store of checkpoints. A folder must be there: opening it would make it.
 func openStore(a *app, rawURL string) (object.Store, error) {
+	rawURL, err := object.FromHere(rawURL)
+	if err != nil {
+		return nil, err
+	}
 	folder, local, err := object.Folder(rawURL)
 	if err != nil {
 		return nil, err

@@ -36,7 +36,10 @@ const hiddenMark = "."
 const stagedFolder = "_staged/"
 
 func (cn SinkConnector) openTarget(cfg *connector.SinkConfig) (target, error) {
-	path := cfg.Options[optPath]
+	path, err := object.FromHere(cfg.Options[optPath])
+	if err != nil {
+		return nil, err
+	}
 	if dir, local, err := object.Folder(path); err != nil || local {
 		return &folderTarget{dir: dir}, err
 	}

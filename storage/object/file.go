@@ -37,18 +37,18 @@ type File struct {
 
 var _ Store = (*File)(nil)
 
-// NewFile opens the store in folder dir, which is created when missing.
+// NewFile opens the store in folder dir, which is created when missing. A folder that is there is left as it is until something is written.
 func NewFile(dir string) (*File, error) {
 	root, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("open folder %q: %w", dir, err)
 	}
 	f := &File{root: root}
-	if err := os.MkdirAll(filepath.Join(root, tempFolder), 0o755); err != nil {
-		return nil, f.fail("open", "", err)
+	if err := os.MkdirAll(root, 0o755); err != nil {
+		return nil, f.failWrite("open", "", fmt.Errorf("the folder cannot be made: %w", reason(err)))
 	}
 	temps, err := os.ReadDir(filepath.Join(root, tempFolder))
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, f.fail("open", "", err)
 	}
 	for _, t := range temps {
@@ -82,6 +82,23 @@ func (f *File) fail(op, key string, cause error) error {
 		e.Retryable = true
 	}
 	return e
+}
+
+// failWrite is fail for what makes something in the folder: what is missing then is not the object.
+func (f *File) failWrite(op, key string, cause error) error {
+	if errors.Is(cause, fs.ErrNotExist) || errors.Is(cause, syscall.ENOTDIR) || errors.Is(cause, syscall.EROFS) {
+		return &Error{Op: op, Key: key, Store: f.String(), Cause: cause, Hint: "Name a folder that the server can make and write."}
+	}
+	return f.fail(op, key, cause)
+}
+
+// reason is the cause of an error of the file system without the call and the path.
+func reason(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
 }
 
 func (f *File) info(key string, st fs.FileInfo) Info {
@@ -142,8 +159,19 @@ func (f *File) GetRange(ctx context.Context, key string, off, n int64) ([]byte, 
 	return buf[:got], nil
 }
 
+// makeTemp makes the folder for temporary files. It does not make the store's: one that was removed while the store is open is not a new, empty one.
+func (f *File) makeTemp() error {
+	if err := os.Mkdir(filepath.Join(f.root, tempFolder), 0o755); !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
+}
+
 // temp writes and syncs a temporary file.
 func (f *File) temp(data []byte) (path string, err error) {
+	if err := f.makeTemp(); err != nil {
+		return "", err
+	}
 	file, err := os.CreateTemp(filepath.Join(f.root, tempFolder), "put-")
 	if err != nil {
 		return "", err
@@ -216,14 +244,14 @@ func (f *File) write(ctx context.Context, op, key string, data []byte, move func
 	}
 	path, err := f.temp(data)
 	if err != nil {
-		return Info{}, f.fail(op, key, err)
+		return Info{}, f.failWrite(op, key, err)
 	}
 	info, err := f.place(path, key, move)
 	if err != nil {
 		if e := os.Remove(path); e != nil && !errors.Is(e, fs.ErrNotExist) {
 			err = errors.Join(err, e)
 		}
-		return Info{}, f.fail(op, key, err)
+		return Info{}, f.failWrite(op, key, err)
 	}
 	return info, nil
 }
@@ -256,7 +284,7 @@ func (f *File) PutIfMatch(ctx context.Context, key, etag string, data []byte) (I
 	}
 	lock, err := os.OpenFile(filepath.Join(f.root, lockName), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
-		return Info{}, f.fail("replace", key, err)
+		return Info{}, f.failWrite("replace", key, err)
 	}
 	// Closing the file releases the lock. Holders keep it for one small write, so waiting for it is short.
 	defer lock.Close()
@@ -306,10 +334,13 @@ func (f *File) PutFile(ctx context.Context, key, path string) (Info, error) {
 	if err := in.Sync(); err != nil {
 		return Info{}, f.fail("put", key, err)
 	}
+	if err := f.makeTemp(); err != nil {
+		return Info{}, f.failWrite("put", key, err)
+	}
 	temp := filepath.Join(f.root, tempFolder, filepath.Base(path)+fmt.Sprintf("-%x", time.Now().UnixNano()))
 	if err := os.Link(path, temp); err != nil {
 		if temp, err = f.copyFile(in); err != nil {
-			return Info{}, f.fail("put", key, err)
+			return Info{}, f.failWrite("put", key, err)
 		}
 	}
 	info, err := f.place(temp, key, renameAlways)
@@ -317,7 +348,7 @@ func (f *File) PutFile(ctx context.Context, key, path string) (Info, error) {
 		if e := os.Remove(temp); e != nil && !errors.Is(e, fs.ErrNotExist) {
 			err = errors.Join(err, e)
 		}
-		return Info{}, f.fail("put", key, err)
+		return Info{}, f.failWrite("put", key, err)
 	}
 	return info, nil
 }
@@ -432,6 +463,24 @@ func (f *File) Delete(ctx context.Context, keys ...string) error {
 			if os.Remove(dir) != nil {
 				break // not empty
 			}
+		}
+	}
+	return nil
+}
+
+// RemoveEmpty removes the folder that s is, when nothing is left in it. Other kinds of stores have none.
+func RemoveEmpty(s Store) error {
+	f, ok := s.(*File)
+	if !ok {
+		return nil
+	}
+	_ = os.Remove(filepath.Join(f.root, tempFolder)) // somebody may be writing
+	if entries, err := os.ReadDir(f.root); err != nil || len(entries) > 0 && (len(entries) > 1 || entries[0].Name() != lockName) {
+		return nil //nolint:nilerr // it is gone already
+	}
+	for _, path := range []string{filepath.Join(f.root, lockName), f.root} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTEMPTY) {
+			return f.fail("remove", "", err)
 		}
 	}
 	return nil

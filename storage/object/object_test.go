@@ -188,3 +188,68 @@ func TestOpenRefusesBadURLs(t *testing.T) {
 		require.NotEmpty(t, pgerr.From(err).Hint, url)
 	}
 }
+
+// A URL of a folder names that folder, wherever the server was started.
+func TestFolderOfURL(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for url, want := range map[string]string{
+		"/a/b": "/a/b", "file:///a/b": "/a/b", "file:/a/b": "/a/b", "file://localhost/a/b": "/a/b", "file:///a%20b": "/a b", object.FolderURL("/a b%20?#c"): "/a b%20?#c",
+	} {
+		got, local, err := object.Folder(url)
+		require.NoError(t, err, url)
+		require.True(t, local, url)
+		require.Equal(t, want, got, url)
+		require.NoError(t, object.Check(url), url)
+	}
+	for url, why := range map[string]string{
+		"a/b": "relative", "./a": "relative", "../a": "relative", "file:a": "relative", "file://./a": "relative", "file://../a": "relative",
+		"file://host/a": "host", "file://a": "host", "file://": "missing", "file:///a%zz": "escape",
+	} {
+		_, err := object.Open(t.Context(), url)
+		require.ErrorContains(t, err, why, url)
+		require.Equal(t, pgerr.InvalidParameterValue, pgerr.CodeOf(err), url)
+		require.Equal(t, "Use file:///absolute/folder.", pgerr.From(err).Hint, url)
+		require.EqualError(t, object.Check(url), err.Error(), url)
+	}
+	left, err := os.ReadDir(".")
+	require.NoError(t, err)
+	require.Empty(t, left)
+
+	here, err := os.Getwd()
+	require.NoError(t, err)
+	for url, want := range map[string]string{"a/b": filepath.Join(here, "a/b"), ".": here, "/a": "/a", "file://a": "file://a", "": "", "s3://b": "s3://b"} {
+		got, err := object.FromHere(url)
+		require.NoError(t, err, url)
+		require.Equal(t, want, got, url)
+	}
+}
+
+// A folder that cannot be made or written says so: nothing is taken for an object that is missing.
+func TestFolderThatCannotBeWritten(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	for _, folder := range []string{"/proc/x", "/proc/1/x/y", file, filepath.Join(file, "x")} {
+		_, err := object.Open(t.Context(), object.FolderURL(folder))
+		require.ErrorContains(t, err, "open file://"+folder+": the folder cannot be made: ", folder)
+		require.NotErrorIs(t, err, object.ErrNotFound, folder)
+		require.NotContains(t, err.Error(), "object does not exist", folder)
+		require.NotEmpty(t, pgerr.From(err).Hint, folder)
+	}
+
+	gone := filepath.Join(t.TempDir(), "gone")
+	s := openURL(t, object.FolderURL(gone))
+	local := filepath.Join(t.TempDir(), "local")
+	require.NoError(t, os.WriteFile(local, []byte("x"), 0o600))
+	require.NoError(t, os.RemoveAll(gone))
+	put, perr := s.Put(t.Context(), "k", nil)
+	create, cerr := s.PutIfAbsent(t.Context(), "k", nil)
+	replace, rerr := s.PutIfMatch(t.Context(), "k", "etag", nil)
+	copied, ferr := s.PutFile(t.Context(), "k", local)
+	require.Equal(t, [4]object.Info{}, [4]object.Info{put, create, replace, copied})
+	for _, err := range []error{perr, cerr, rerr, ferr} {
+		require.Error(t, err)
+		require.NotErrorIs(t, err, object.ErrNotFound)
+		require.Equal(t, pgerr.IOError, pgerr.CodeOf(err))
+		require.NotEmpty(t, pgerr.From(err).Hint)
+	}
+}

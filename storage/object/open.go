@@ -33,25 +33,76 @@ func Open(ctx context.Context, rawURL string) (Store, error) {
 	case "s3":
 		return openS3(ctx, rawURL)
 	}
-	return nil, pgerr.Newf(pgerr.FeatureNotSupported, "unknown object store scheme %q", scheme).WithHint("Use one of %s.", Schemes)
+	return nil, unknownScheme(scheme)
 }
 
-// Folder returns the folder that a URL names; local is false when it is of another kind of store.
+// Folder returns the folder that a URL, or an absolute path, names; local is false when it is of another kind of store.
 func Folder(rawURL string) (folder string, local bool, err error) {
+	bad := func(why string) (string, bool, error) {
+		return "", false, pgerr.Newf(pgerr.InvalidParameterValue, "invalid object store URL %q: %s", rawURL, why).WithHint("Use file:///absolute/folder.")
+	}
 	scheme, rest, ok := strings.Cut(rawURL, "://")
+	if path, short := strings.CutPrefix(rawURL, "file:/"); short && !ok {
+		scheme, rest, ok = "file", "/"+path, true
+	}
 	switch {
 	case rawURL == "":
 		return "", false, pgerr.Newf(pgerr.InvalidParameterValue, "empty object store URL").WithHint("Use one of %s.", Schemes)
-	case !ok:
+	case !ok && filepath.IsAbs(rawURL):
 		return rawURL, true, nil
+	case !ok:
+		return bad("a relative path is not allowed")
 	case scheme != "file":
 		return "", false, nil
 	}
+	if path, here := strings.CutPrefix(rest, "localhost/"); here {
+		rest = "/" + path
+	}
 	path, err := url.PathUnescape(rest)
-	if err != nil || path == "" {
-		return "", false, pgerr.Newf(pgerr.InvalidParameterValue, "invalid object store URL %q", rawURL).WithHint("Use file:///absolute/folder.")
+	switch {
+	case err != nil:
+		return bad(err.Error())
+	case path == "":
+		return bad("the folder is missing")
+	case path[0] == '.':
+		return bad("a relative path is not allowed")
+	case path[0] != '/':
+		return bad("it names a host; only folders of the server's own machine can be used")
 	}
 	return filepath.FromSlash(path), true, nil
+}
+
+// FolderURL returns the URL of a folder, whose path is absolute.
+func FolderURL(folder string) string {
+	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(folder)}).String()
+}
+
+// FromHere makes the URL of a relative path absolute, from the working directory; others it returns as they are.
+func FromHere(rawURL string) (string, error) {
+	if rawURL == "" || strings.Contains(rawURL, "://") || filepath.IsAbs(rawURL) {
+		return rawURL, nil
+	}
+	return filepath.Abs(rawURL)
+}
+
+// Check reports whether Open takes a URL. Nothing is opened or made.
+func Check(rawURL string) error {
+	if _, local, err := Folder(rawURL); local || err != nil {
+		return err
+	}
+	scheme, _, _ := strings.Cut(rawURL, "://")
+	switch scheme {
+	case "memory":
+		return nil
+	case "s3":
+		_, err := parseS3(rawURL)
+		return err
+	}
+	return unknownScheme(scheme)
+}
+
+func unknownScheme(scheme string) error {
+	return pgerr.Newf(pgerr.FeatureNotSupported, "unknown object store scheme %q", scheme).WithHint("Use one of %s.", Schemes)
 }
 
 // probePrefix is where Probe writes.

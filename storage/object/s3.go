@@ -49,8 +49,14 @@ type S3 struct {
 
 var _ Store = (*S3)(nil)
 
-// openS3 reads s3://bucket/prefix?endpoint=…&region=…&force_path_style=….
-func openS3(ctx context.Context, rawURL string) (*S3, error) {
+// s3URL is what s3://bucket/prefix?endpoint=…&region=…&force_path_style=… says.
+type s3URL struct {
+	bucket, prefix   string
+	endpoint, region string
+	pathStyle        bool
+}
+
+func parseS3(rawURL string) (*s3URL, error) {
 	bad := func(format string, args ...any) error {
 		return pgerr.Newf(pgerr.InvalidParameterValue, "invalid object store URL %q: "+format, append([]any{rawURL}, args...)...).
 			WithHint("Use s3://bucket/prefix?endpoint=…&region=…&force_path_style=true.")
@@ -65,11 +71,10 @@ func openS3(ctx context.Context, rawURL string) (*S3, error) {
 	if u.User != nil {
 		return nil, bad("credentials do not belong into the URL; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
 	}
-	s := &S3{bucket: u.Host, count: &counts{}}
+	s := &s3URL{bucket: u.Host}
 	if p := strings.Trim(u.Path, "/"); p != "" {
 		s.prefix = p + "/"
 	}
-	region, pathStyle := "", false
 	for name, values := range u.Query() {
 		value := values[len(values)-1]
 		switch name {
@@ -82,9 +87,9 @@ func openS3(ctx context.Context, rawURL string) (*S3, error) {
 			}
 			s.endpoint = strings.TrimSuffix(value, "/")
 		case "region":
-			region = value
+			s.region = value
 		case "force_path_style":
-			if pathStyle, err = strconv.ParseBool(value); err != nil {
+			if s.pathStyle, err = strconv.ParseBool(value); err != nil {
 				return nil, bad("force_path_style must be true or false")
 			}
 		default:
@@ -92,8 +97,17 @@ func openS3(ctx context.Context, rawURL string) (*S3, error) {
 		}
 	}
 	if s.endpoint != "" && !u.Query().Has("force_path_style") {
-		pathStyle = true // what servers other than Amazon's understand everywhere
+		s.pathStyle = true // what servers other than Amazon's understand everywhere
 	}
+	return s, nil
+}
+
+func openS3(ctx context.Context, rawURL string) (*S3, error) {
+	at, err := parseS3(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	s := &S3{bucket: at.bucket, prefix: at.prefix, endpoint: at.endpoint, count: &counts{}}
 	loaded, err := config.LoadDefaultConfig(ctx,
 		config.WithLogger(logging.Nop{}),
 		config.WithHTTPClient(awshttp.NewBuildableClient().WithDialerOptions(func(d *net.Dialer) { d.Timeout = s3DialTimeout })),
@@ -102,8 +116,8 @@ func openS3(ctx context.Context, rawURL string) (*S3, error) {
 		return nil, pgerr.Wrap(pgerr.ConfigFileError, err, "load AWS configuration")
 	}
 	s.client = s3.NewFromConfig(loaded, func(o *s3.Options) {
-		if region != "" {
-			o.Region = region
+		if at.region != "" {
+			o.Region = at.region
 		}
 		if o.Region == "" {
 			o.Region = defaultRegion
@@ -111,7 +125,7 @@ func openS3(ctx context.Context, rawURL string) (*S3, error) {
 		if s.endpoint != "" {
 			o.BaseEndpoint = aws.String(s.endpoint)
 		}
-		o.UsePathStyle = pathStyle
+		o.UsePathStyle = at.pathStyle
 		o.DisableLogOutputChecksumValidationSkipped = true
 		// Some servers send the whole object's checksum with a range; readers check their own checksums anyway.
 		o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
