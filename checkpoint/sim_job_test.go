@@ -22,8 +22,6 @@ type simJob struct {
 	bytes    int // of a file of its state
 	sink     bool
 	settings JobSettings
-	stopping bool
-	left     bool // dropped, or lost with a server that had not made it durable
 }
 
 func simValue(job uint64, part, i int) int64 {
@@ -321,7 +319,7 @@ func (s *simSource) close(b Barrier) {
 		cut.reads++
 	}
 	if b.Stops(r.job.id) {
-		s.stopped = true
+		s.stopped, r.srv.stopped[r.job.id] = true, true
 	}
 	for _, a := range r.aggs {
 		a.push(s.ch, simRow{barrier: b, seq: b.Epoch, loose: r.loose})
@@ -757,7 +755,7 @@ func (r *jobRun) free() {
 func (s *simProcess) mayLack(path string) bool {
 	var job uint64
 	_, err := fmt.Sscanf(path, "job%d.", &job)
-	return err != nil || s.w.defs[job].left
+	return err != nil || !slices.Contains(s.jobs, job)
 }
 
 // commit commits what was prepared up to a checkpoint that is durable.

@@ -191,10 +191,8 @@ func (s *simProcess) restore(ctx context.Context, m *Manifest) error {
 	w.counts.restores++
 	s.restored = m
 	if m == nil {
-		for _, id := range slices.Sorted(maps.Keys(w.defs)) {
-			if !w.defs[id].left {
-				s.jobs = append(s.jobs, id)
-			}
+		for id := range w.initial {
+			s.jobs = append(s.jobs, id+1)
 		}
 		s.version = 1
 	} else {
@@ -205,9 +203,6 @@ func (s *simProcess) restore(ctx context.Context, m *Manifest) error {
 				s.c.Drop(id)
 			}
 		}
-	}
-	for id, j := range w.defs {
-		j.left = !slices.Contains(s.jobs, id) // what was not durable did not happen
 	}
 	states, err := s.readStates(ctx, m, s.jobs)
 	if err != nil {
@@ -243,7 +238,7 @@ func (s *simProcess) begin(job *simJob, d *simRestored, m *Manifest) {
 	}
 	s.runs[job.id] = r
 	for p := range job.parts {
-		r.sources = append(r.sources, &simSource{r: r, ch: len(r.sources), part: p})
+		r.sources = append(r.sources, &simSource{r: r, ch: len(r.sources), part: p, stopped: s.stopped[job.id]})
 	}
 	for _, in := range job.inputs {
 		r.sources = append(r.sources, &simSource{r: r, ch: len(r.sources), part: -1, input: in})

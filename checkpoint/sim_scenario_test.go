@@ -47,7 +47,7 @@ func playScenario(t *testing.T, name string, election bool, prepare func(w *simW
 		}
 		s := &w.defs[3].settings
 		s.Unaligned, s.MaxConcurrent = true, 1
-		w.nextJob = 3
+		w.nextJob, w.initial = 3, 3
 		w.after(0, nil, func() { w.start(0) })
 		if election {
 			w.after(50*time.Millisecond, nil, func() { w.start(1) })

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -29,7 +30,7 @@ const simTime = 6 * time.Second
 var simScratch = os.TempDir()
 
 // simFailed are seeds that have broken a promise once.
-var simFailed = []uint64{13, 41, 71, 179, 10030, 10356, 100887, 100888, 103324, 104638, 104644, 202542, 207517, 203301, 510112}
+var simFailed = []uint64{13, 41, 71, 179, 10030, 10356, 100887, 100888, 103324, 104638, 104644, 202542, 207517, 203301, 510112, 201295, 205806, 209348}
 
 // populate makes the jobs of a world, and what is going to happen to them.
 func (w *simWorld) populate() {
@@ -51,7 +52,8 @@ func (w *simWorld) populate() {
 		w.cfg.Timeout = time.Minute
 	}
 	for range 2 + rng.IntN(4) {
-		w.define()
+		w.initial++
+		w.define(slices.Collect(maps.Keys(w.defs)))
 	}
 	w.after(0, nil, func() { w.start(0) })
 	if w.election {
@@ -66,13 +68,13 @@ func (w *simWorld) populate() {
 	w.after(end+2*time.Second, nil, w.calmDown)
 }
 
-// define adds a job to the catalog, which reads from some of those there are.
-func (w *simWorld) define() *simJob {
+// define makes a job, which reads from some of the others.
+func (w *simWorld) define(others []uint64) *simJob {
 	rng := w.rng
 	w.nextJob++
 	j := &simJob{id: w.nextJob, aggs: 1 + rng.IntN(3), bytes: []int{0, 0, 17 << 10, 300 << 10}[rng.IntN(4)]}
-	for id := uint64(1); id < j.id; id++ {
-		if in := w.defs[id]; !in.left && !in.stopping && in.settings.Mode == ExactlyOnce && rng.IntN(3) == 0 {
+	for _, id := range slices.Sorted(slices.Values(others)) {
+		if w.defs[id].settings.Mode == ExactlyOnce && rng.IntN(3) == 0 {
 			j.inputs = append(j.inputs, id)
 		}
 	}
@@ -103,7 +105,7 @@ func (w *simWorld) settings(j *simJob) {
 	s.Incremental = rng.IntN(4) != 0
 	switch rng.IntN(5) {
 	case 0:
-		if !w.readBy(j.id) && !j.sink {
+		if !w.readBy(slices.Collect(maps.Keys(w.defs)), j.id) && !j.sink {
 			s.Mode, s.Unaligned = AtLeastOnce, false
 		}
 	case 1, 2:
@@ -113,13 +115,9 @@ func (w *simWorld) settings(j *simJob) {
 	}
 }
 
-func (w *simWorld) readBy(job uint64) bool {
-	for _, j := range w.defs {
-		if !j.left && slices.Contains(j.inputs, job) {
-			return true
-		}
-	}
-	return false
+// readBy reports whether one of the given jobs reads from job.
+func (w *simWorld) readBy(jobs []uint64, job uint64) bool {
+	return slices.ContainsFunc(jobs, func(id uint64) bool { return slices.Contains(w.defs[id].inputs, job) })
 }
 
 // act is something that a user, an operator or fate does.
@@ -159,10 +157,7 @@ func (w *simWorld) act() {
 			w.dropJob(s)
 		case 7:
 			if len(s.jobs) < 8 {
-				j := w.define()
-				if j.left = slices.ContainsFunc(j.inputs, func(in uint64) bool { return s.runs[in] == nil }); j.left {
-					return // they are starting again
-				}
+				j := w.define(slices.DeleteFunc(slices.Clone(s.jobs), func(in uint64) bool { return s.stopping[in] || s.runs[in] == nil }))
 				s.jobs = append(s.jobs, j.id)
 				s.version++
 				s.begin(j, nil, nil)
@@ -246,7 +241,7 @@ func (w *simWorld) dropJob(s *simProcess) {
 		return
 	}
 	for _, id := range slices.Backward(s.jobs) {
-		if !w.readBy(id) && w.rng.IntN(2) == 0 {
+		if !w.readBy(s.jobs, id) && w.rng.IntN(2) == 0 {
 			w.trace("drops", s.name, "", id)
 			s.forget(id)
 			return
@@ -260,7 +255,6 @@ func (s *simProcess) forget(id uint64) {
 	if r := s.runs[id]; r != nil {
 		s.end(r, ErrNotRunning)
 	}
-	s.w.defs[id].left = true
 	s.jobs = slices.DeleteFunc(slices.Clone(s.jobs), func(o uint64) bool { return o == id })
 	s.version++
 	delete(s.broken, id)
@@ -273,18 +267,17 @@ func (w *simWorld) stop(s *simProcess) {
 		return
 	}
 	id := s.jobs[len(s.jobs)-1]
-	if w.readBy(id) || s.runs[id] == nil {
+	if w.readBy(s.jobs, id) || s.runs[id] == nil || s.stopping[id] {
 		return
 	}
-	w.defs[id].stopping = true
+	s.stopping[id] = true
 	s.call("stop", func(ctx context.Context) error {
 		res, err := s.c.Stop(ctx, id, SavepointSpec{Target: "sim://savepoints"})
 		if s.dead || !slices.Contains(s.jobs, id) || w.head.Holder != s.name {
 			return nil // dropped meanwhile, or it runs at another server now
 		}
 		if err != nil {
-			w.defs[id].stopping = false
-			s.fail(id)
+			s.resume(id)
 			return err
 		}
 		w.counts.stops++
@@ -303,6 +296,17 @@ func (w *simWorld) stop(s *simProcess) {
 		s.forget(id)
 		return nil
 	})
+}
+
+// resume lets a job go on that was to end.
+func (s *simProcess) resume(id uint64) {
+	delete(s.stopping, id)
+	delete(s.stopped, id)
+	if r := s.runs[id]; r != nil {
+		for _, src := range r.sources {
+			src.stopped = false
+		}
+	}
 }
 
 // checkSavepoint reads a savepoint and holds it against the reference.
@@ -367,9 +371,12 @@ func (w *simWorld) shutdown(s *simProcess) {
 	s.ending = true
 	w.trace("shuts down", s.name, "", 0)
 	w.spawn(s, func(ctx context.Context) {
-		_ = s.c.FinalCheckpoint(ctx) // as with a crash when it fails
+		err := s.c.FinalCheckpoint(ctx)
 		if s.dead {
 			return
+		}
+		if err != nil { // as with a crash then
+			w.mustWork("the last checkpoint", err)
 		}
 		w.after(0, s, func() {
 			if !s.leading {
