@@ -26,6 +26,9 @@ var (
 // simTime bounds the simulation of a test run without flags.
 const simTime = 6 * time.Second
 
+// simInline is how many bytes of small files go into a manifest: few, since most of the time is spent on reading and writing these.
+const simInline = 2 << 10
+
 // simScratch is a folder for what savepoints write.
 var simScratch = os.TempDir()
 
@@ -46,6 +49,7 @@ func (w *simWorld) populate() {
 	w.cfg.Retained = 1 + rng.IntN(3)
 	w.cfg.TolerableFailures = rng.IntN(4)
 	w.cfg.MaxConcurrent = 1 + rng.IntN(3)
+	w.cfg.InlineThreshold = simInline
 	if !w.faultless {
 		w.faults = simFaults{refused: rng.IntN(60), lost: rng.IntN(60), late: rng.IntN(800), conflict: rng.IntN(30), slow: rng.IntN(30)}
 	} else {
@@ -72,7 +76,7 @@ func (w *simWorld) populate() {
 func (w *simWorld) define(others []uint64) *simJob {
 	rng := w.rng
 	w.nextJob++
-	j := &simJob{id: w.nextJob, aggs: 1 + rng.IntN(3), bytes: []int{0, 0, 17 << 10, 300 << 10}[rng.IntN(4)]}
+	j := &simJob{id: w.nextJob, aggs: 1 + rng.IntN(3), bytes: []int{0, 0, simInline * 5 / 6, 300 << 10}[rng.IntN(4)]}
 	for _, id := range slices.Sorted(slices.Values(others)) {
 		if w.defs[id].settings.Mode == ExactlyOnce && rng.IntN(3) == 0 {
 			j.inputs = append(j.inputs, id)
