@@ -91,6 +91,19 @@ func (c *Coordinator) Continue(after uint64) {
 	c.core.nextID = max(c.core.nextID, after+1)
 }
 
+// Descend puts the line of what the jobs are restored from before that of this server. HEAD has it from the first checkpoint on. It is called between Claim and Run.
+func (c *Coordinator) Descend(ctx context.Context, line []string) error {
+	if err := c.pub.acquire(ctx); err != nil {
+		return err
+	}
+	defer c.pub.release()
+	next := *c.pub.head
+	next.Line = joinLines(line, next.line())
+	c.pub.head = &next
+	c.pub.line.Store(&next.Line)
+	return nil
+}
+
 // Run triggers, collects and publishes until ctx ends (nil) or the store is lost to another server (an error matching ErrFenced).
 func (c *Coordinator) Run(ctx context.Context) error {
 	c.mu.Lock()

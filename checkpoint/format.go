@@ -44,6 +44,9 @@ type head struct {
 	// Claim names the claim that the writes since belong to, ClaimedFrom the one before: by them a server finds out whether its local data is what HEAD goes on from.
 	Claim       string `json:"claim,omitempty"`
 	ClaimedFrom string `json:"claimed_from,omitempty"`
+	// Line are the claims that led to Claim, which is the last of them, those of what the database was restored from before its own: who wrote outside under one of
+	// them is an earlier life of this database.
+	Line []string `json:"line,omitempty"`
 	// IDsReservedTo: ids up to here may have been given out and are never used by a later claimer.
 	IDsReservedTo uint64        `json:"ids_reserved_to"`
 	LastCompleted uint64        `json:"last_completed"`

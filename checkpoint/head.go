@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
@@ -38,6 +39,39 @@ func readHead(ctx context.Context, store object.Store) (*head, string, error) {
 		return nil, "", err
 	}
 	return h, info.ETag, nil
+}
+
+// maxLine is how many claims a line keeps, the newest ones: what an earlier one wrote outside is taken for another database's when nothing was written there since.
+const maxLine = 64
+
+// joinLines is the line of a, then of b, each claim once where it comes last.
+func joinLines(a, b []string) []string {
+	var out []string
+	all := slices.Concat(a, b)
+	for i, c := range all {
+		if c != "" && !slices.Contains(all[i+1:], c) {
+			out = append(out, c)
+		}
+	}
+	return out[max(0, len(out)-maxLine):]
+}
+
+// line is that of HEAD, of one written by an older version what that tells.
+func (h *head) line() []string {
+	if h.Line != nil {
+		return h.Line
+	}
+	return joinLines([]string{h.ClaimedFrom}, []string{h.Claim})
+}
+
+// Line returns the claims that led to what this server does, its own at the end; empty before Claim.
+func (c *Coordinator) Line() []string { return c.pub.lineNow() }
+
+func (p *publisher) lineNow() []string {
+	if l := p.line.Load(); l != nil {
+		return *l
+	}
+	return nil
 }
 
 // Claimed tells which server a store belongs to.
@@ -111,6 +145,7 @@ func (p *publisher) tryClaim(ctx context.Context) (*Manifest, uint64, error) {
 		if old.Claim != p.claimID { // else an earlier attempt of this claim
 			next.ClaimedFrom = old.Claim
 		}
+		next.Line = old.line()
 	} else if err := p.noneWithoutHead(ctx); err != nil {
 		if now, _, readErr := readHead(ctx, p.store); readErr == nil && now != nil {
 			err = object.ErrPrecondition // another server has begun meanwhile: look again
@@ -118,6 +153,7 @@ func (p *publisher) tryClaim(ctx context.Context) (*Manifest, uint64, error) {
 		return nil, 0, err
 	}
 	next.Nonce, next.Holder, next.Updated, next.Claim = hostOf(ctx).nonce(), p.holder, hostOf(ctx).now().UTC(), p.claimID
+	next.Line = joinLines(next.Line, []string{p.claimID})
 	data, err := sealDoc("head", headFormat, next)
 	if err != nil {
 		return nil, 0, err
@@ -140,6 +176,7 @@ func (p *publisher) tryClaim(ctx context.Context) (*Manifest, uint64, error) {
 		return nil, 0, err
 	}
 	p.head, p.etag = next, info.ETag
+	p.line.Store(&next.Line)
 	p.objects = map[string]map[string]bool{}
 	var newest *Manifest
 	for _, r := range next.all() {

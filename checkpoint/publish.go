@@ -36,7 +36,8 @@ const (
 type publisher struct {
 	store      object.Store
 	holder     string
-	claimID    string // of this server's claim
+	claimID    string                   // of this server's claim
+	line       atomic.Pointer[[]string] // of the claims, as in HEAD; nil before the claim
 	log        zerolog.Logger
 	failpoints *failpoint.Set
 	scratch    string // folder for temporary files

@@ -132,7 +132,7 @@ func (p *publisher) writeSavepoint(ctx context.Context, spec *SavepointSpec, sta
 		return "", err
 	}
 	path, _, err = WriteSavepoint(ctx, Places{Root: spec.Target, Own: p.store, Scratch: filepath.Join(p.scratch, fmt.Sprintf("savepoint-%d-%s", id, hostOf(ctx).nonce()))}, &Snapshot{
-		ID: id, Epoch: epoch, CatalogVersion: catalogVersion, Catalog: catalog, Jobs: states, Named: spec.Named,
+		ID: id, Epoch: epoch, CatalogVersion: catalogVersion, Catalog: catalog, Jobs: states, Named: spec.Named, Line: p.lineNow(),
 	}, spec.Canonical)
 	if err == nil {
 		err = p.hit("savepoint/written")

@@ -28,6 +28,7 @@ type savepointDoc struct {
 	manifestDoc
 	Form  string   `json:"form"`
 	Named []uint64 `json:"named,omitempty"` // the jobs that were asked for; absent: the whole database
+	Line  []string `json:"line,omitempty"`  // as in HEAD
 }
 
 // Opened is a checkpoint or savepoint found by its path.
@@ -37,6 +38,7 @@ type Opened struct {
 	Form      string // "" for checkpoints
 	Named     []uint64
 	Savepoint bool
+	Line      []string // the claims that led to it, and for checkpoints perhaps later ones; empty when it was written by an older version
 
 	store object.Store
 	whole bool // positions and operator states have been read
@@ -56,6 +58,15 @@ func OpenPath(ctx context.Context, path string) (*Opened, error) {
 	if !o.whole {
 		if err := resolve(ctx, o.store, o.Manifest); err != nil {
 			return nil, err
+		}
+	}
+	if !o.Savepoint {
+		h, _, err := readHead(ctx, o.store)
+		if err != nil {
+			return nil, err
+		}
+		if h != nil {
+			o.Line = h.line()
 		}
 	}
 	o.Path = path
@@ -117,7 +128,7 @@ func openSavepoint(ctx context.Context, store object.Store) (*Opened, error) {
 		return nil, err
 	}
 	m := manifestOf(&doc.manifestDoc, manifestRef{Object: savepointKey, Size: info.Size})
-	return &Opened{Manifest: m, Form: doc.Form, Named: doc.Named, Savepoint: true, store: store}, nil
+	return &Opened{Manifest: m, Form: doc.Form, Named: doc.Named, Savepoint: true, Line: doc.Line, store: store}, nil
 }
 
 // openManifest reads a manifest in a checkpoint folder by its own path.

@@ -24,6 +24,8 @@ type Snapshot struct {
 	Jobs []*JobState
 	// Named are the jobs that were asked for; empty: all.
 	Named []uint64
+	// Line are the claims that led to it.
+	Line []string
 }
 
 // Places are where a savepoint is made.
@@ -102,7 +104,7 @@ func (w *savepointWriter) write(ctx context.Context, snap *Snapshot) (*Manifest,
 	if err := w.pack(ctx); err != nil {
 		return nil, err
 	}
-	doc := savepointDoc{manifestDoc: *docOf(m, 0), Form: FormNative, Named: snap.Named}
+	doc := savepointDoc{manifestDoc: *docOf(m, 0), Form: FormNative, Named: snap.Named, Line: snap.Line}
 	if w.canonical {
 		doc.Form = FormCanonical
 	}

@@ -31,6 +31,7 @@ const (
 	OptionPrimaryKey      = "primary_key"
 	OptionSnapshot        = "snapshot"
 	OptionGuarantee       = "delivery_guarantee"
+	OptionTakeOver        = "take_over"
 )
 
 // The values of OptionGuarantee.
@@ -53,6 +54,7 @@ func SinkOptions() []Option {
 			Name: OptionGuarantee, Default: ExactlyOnce, Check: CheckOneOf(ExactlyOnce, AtLeastOnce),
 			Doc: "exactly_once: rows appear with the checkpoint that has them. at_least_once: at once, and perhaps once more after a crash.",
 		},
+		{Name: OptionTakeOver, Doc: "Where the target is another server's: the token that the error names. This server then goes on writing there, whatever came between, and the other one stops."},
 	}
 }
 
@@ -70,6 +72,8 @@ type SinkConfig struct {
 	Mode          SinkMode
 	ExactlyOnce   bool
 	Text          *types.Format // text forms and time zone
+	// Writer is as whom the sink writes.
+	Writer Identity
 	// Dir is a local folder of the job's own for what is not in the target yet.
 	Dir        string
 	Failpoints *failpoint.Set
@@ -96,12 +100,14 @@ type SinkConnector interface {
 type Sink interface {
 	// Writer makes the writer of a subtask. A sink that is opened again does not know those of before.
 	Writer(subtask int) (SinkWriter, error)
-	// Recover is called once before anything is committed, by a job that goes on after epoch, 0 when it begins: whatever transactions there are that known does not
-	// name, and that the sink has not begun itself since it was opened, are aborted.
+	// Recover is called once before anything is committed, by a job that goes on after epoch, 0 when it begins: the target is made this server's (SinkConfig.TakeOver), and
+	// whatever transactions there are that known does not name, and that the sink has not begun itself since it was opened, are aborted.
 	Recover(ctx context.Context, epoch uint64, known *Committables) error
 	// Commit makes visible what the committables name, all of what the sink wrote up to epoch that may not be committed. It is idempotent: some, or all, may have
-	// been committed before.
+	// been committed before. An error that matches ErrSinkTaken is for good.
 	Commit(ctx context.Context, epoch uint64, list *Committables) error
+	// Abandon clears away what was not committed, and what the target knows of the sink, unless it is another server's.
+	Abandon(ctx context.Context) error
 	Close() error
 }
 
@@ -119,7 +125,8 @@ type SinkWriter interface {
 
 // Committables is a list of committables in the order in which their rows were written. Those of one epoch and subtask come in the order of Write and Seal.
 type Committables struct {
-	Len int
+	Len  int
+	Last uint64 // epoch of the last one, 0: there is none
 	// Each calls fn with all of them, and the epoch that each belongs to, until one returns an error. The bytes are lent.
 	Each func(fn func(epoch uint64, c []byte) error) error
 }

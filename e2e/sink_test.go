@@ -5,9 +5,11 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -145,7 +147,7 @@ func TestSinksKilled(t *testing.T) {
 		}
 		return want("SELECT n, s, a FROM bids"), fmt.Sprintf("[[%d %d %d]]", n, s, a)
 	})
-	hidden, err := filepath.Glob(filepath.Join(files, ".*"))
+	hidden, err := filepath.Glob(filepath.Join(files, ".streamdb-*"))
 	require.NoError(t, err)
 	require.Empty(t, hidden, "what was aborted is cleared away")
 }
@@ -207,4 +209,143 @@ func TestPostgresSinkRefusals(t *testing.T) {
 	_, err = c.try("DROP SINK s")
 	require.NoError(t, err)
 	require.Equal(t, [][]string{{"0"}}, there("SELECT count(*) FROM streamdb_sinks"))
+}
+
+// TestPostgresSinkMoves: a database goes on elsewhere from what was stopped, killed, or suspended in the middle of it, and its sinks go on with the same rows. The one that
+// was suspended stops its sinks when it wakes up.
+func TestPostgresSinkMoves(t *testing.T) {
+	url := pgserver.Start(t)
+	target(t, url, `CREATE TABLE bids (auction bigint, price bigint, extra text); CREATE TABLE totals (auction bigint PRIMARY KEY, n bigint, s numeric)`)
+	dir := t.TempDir()
+	at := func(n int) serveOptions {
+		o := serveOptions{dataDir: filepath.Join(dir, fmt.Sprint(n)), settings: []string{"execution.checkpointing.interval=200ms", "execution.checkpointing.min-pause=0s"}}
+		if n > 0 {
+			o.settings = append(o.settings, "execution.state-recovery.path=file://"+filepath.Join(dir, fmt.Sprint(n-1), "checkpoints"))
+		}
+		return o
+	}
+	p := serve(t, at(0))
+	c := p.client(t)
+	c.exec(`CREATE SOURCE bid WITH (connector = 'nexmark', nexmark.table.type = 'Bid', nexmark.event.num = '300000', nexmark.event.rate = '20000')`)
+	c.exec(`CREATE MATERIALIZED VIEW bids AS SELECT count(*) AS n, sum(price) AS s, sum(auction) AS a FROM bid`)
+	c.exec(`CREATE MATERIALIZED VIEW totals AS SELECT auction, count(*) AS n, sum(price) AS s FROM bid GROUP BY auction`)
+	c.exec(`CREATE SINK pg_bids AS SELECT auction, price, extra FROM bid WITH (connector = 'postgres', url = '` + url + `', table = 'bids')`)
+	c.exec(`CREATE SINK pg_totals FROM totals WITH (connector = 'postgres', url = '` + url + `', table = 'totals')`)
+	written := func() int {
+		var n int
+		_, err := fmt.Sscan(target(t, url, "SELECT count(*) FROM bids")[0][0], &n)
+		require.NoError(t, err)
+		return n
+	}
+	more := func() {
+		n := written()
+		require.True(t, eventually(sinkTimeout, func() bool { return written() > n }), "rows come")
+	}
+	more()
+	p.stop(t)
+	p = serve(t, at(1))
+	more()
+	p.kill()
+	p = serve(t, at(2))
+	more()
+	old := p
+	require.NoError(t, old.cmd.Process.Signal(syscall.SIGSTOP))
+	p = serve(t, at(3))
+	more()
+	require.NoError(t, old.cmd.Process.Signal(syscall.SIGCONT))
+	o := old.client(t)
+	o.wait(`SELECT count(*) FROM streamdb.jobs WHERE name LIKE 'pg_%' AND state = 'FAILED' AND last_error LIKE '%its target belongs to %(since 2%HINT:%'`, "2")
+	more()
+	old.stop(t)
+	p.kill()
+	last := at(3)
+	p = serve(t, last)
+	c = p.client(t)
+	c.wait("SELECT n FROM bids", "276000")
+	same := func(ours, theirs string) {
+		t.Helper()
+		var w, g string
+		eventually(sinkTimeout, func() bool {
+			w, g = fmt.Sprint(c.exec(ours)), fmt.Sprint(target(t, url, theirs))
+			return w == g
+		})
+		require.Equal(t, w, g)
+	}
+	same("SELECT n, s, a FROM bids", "SELECT count(*), sum(price), sum(auction) FROM bids")
+	const totals = "SELECT count(*), sum(n), sum(s), sum(n * auction) FROM totals"
+	same(totals, totals)
+	require.Equal(t, [][]string{{"2"}}, target(t, url, "SELECT count(*) FROM streamdb_sinks"))
+}
+
+// TestSinksInABucketKilled: files of an S3 server have each row once, whenever the server that writes them is killed.
+func TestSinksInABucketKilled(t *testing.T) {
+	g := startGateway(t)
+	o := serveOptions{
+		dataDir: filepath.Join(t.TempDir(), "data"), checkpointDir: g.url("checkpoints"), env: g.env,
+		settings: []string{"execution.checkpointing.interval=200ms", "execution.checkpointing.min-pause=0s"},
+	}
+	p := serve(t, o)
+	c := p.client(t)
+	c.exec(`CREATE SOURCE bid WITH (connector = 'nexmark', nexmark.table.type = 'Bid', nexmark.event.num = '300000', nexmark.event.rate = '20000')`)
+	c.exec(`CREATE MATERIALIZED VIEW bids AS SELECT count(*) AS n, sum(price) AS s, sum(auction) AS a FROM bid`)
+	c.exec(`CREATE SINK bucket_bids AS SELECT auction, price FROM bid WITH (connector = 'file', path = '` + g.url("out") + `', file.max.bytes = '65536', parallelism = '2') FORMAT PLAIN ENCODE CSV (header = 'false')`)
+	out := filepath.Join(g.root, bucket, "out")
+	published := func() (paths []string) {
+		require.NoError(t, filepath.WalkDir(out, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && !d.IsDir() && !strings.Contains(path, "/_staged/") {
+				paths = append(paths, path)
+			}
+			return ignoreGone(err)
+		}))
+		return paths
+	}
+	for i, point := range sinkPoints {
+		if i%2 == 0 { // in between at a step of its own
+			n := len(published())
+			require.True(t, eventually(sinkTimeout, func() bool { return len(published()) > n || c.value("SELECT n FROM bids") == "276000" }), "files come")
+			p.kill()
+		} else {
+			p.kill()
+			faulty := o
+			faulty.failpoints = point + "=kill"
+			q, err := launch(faulty)
+			if err == nil {
+				require.True(t, q.endsWithin(sinkTimeout), "%s was not reached", point)
+			} else {
+				require.ErrorIs(t, err, errEnded)
+			}
+		}
+		p = serve(t, o)
+		c = p.client(t)
+	}
+	c.wait("SELECT n FROM bids", "276000")
+	var w, got string
+	eventually(sinkTimeout, func() bool {
+		w = fmt.Sprint(c.exec("SELECT n, s, a FROM bids"))
+		var n, s, a int64
+		for _, path := range published() {
+			data, err := os.ReadFile(path)
+			require.NoError(t, err)
+			for l := range strings.Lines(string(data)) {
+				var auction, price int64
+				_, err := fmt.Sscanf(l, "%d,%d", &auction, &price)
+				require.NoError(t, err, "%s: %q", path, l)
+				n, s, a = n+1, s+price, a+auction
+			}
+		}
+		got = fmt.Sprintf("[[%d %d %d]]", n, s, a)
+		return w == got
+	})
+	require.Equal(t, w, got)
+	staged := func() (names []string) {
+		entries, err := os.ReadDir(filepath.Join(out, "_staged"))
+		require.NoError(t, ignoreGone(err))
+		for _, e := range entries {
+			names = append(names, e.Name())
+		}
+		return names
+	}
+	require.Len(t, staged(), 1, "what was aborted is cleared away: the lease is left")
+	c.exec("DROP SINK bucket_bids")
+	require.Empty(t, staged())
 }

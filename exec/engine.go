@@ -53,6 +53,8 @@ type Config struct {
 	WithoutInflight uint64
 	// Reserve makes durable that epochs up to the given one may have been told to clients; nil: nothing outlives the process.
 	Reserve func(through uint64) error
+	// Writer is as whom sinks write to their targets.
+	Writer connector.Identity
 	// Now is the clock of temporal filters; nil: time.Now.
 	Now func() time.Time
 }

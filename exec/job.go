@@ -28,11 +28,12 @@ const (
 	JobPaused                       // → Running, Restarting, Stopped
 	JobRestarting                   // waiting to start again from its last checkpoint → Backfilling, Running, Stopped
 	JobStopped                      // for good
+	JobFailed                       // a sink whose target is another server's, until it is altered → Running, Restarting, Stopped
 )
 
 // String is the status as streamdb.jobs shows it.
 func (s JobStatus) String() string {
-	return [...]string{"CREATED", "BACKFILLING", "RUNNING", "PAUSED", "RESTARTING", "STOPPED"}[s]
+	return [...]string{"CREATED", "BACKFILLING", "RUNNING", "PAUSED", "RESTARTING", "STOPPED", "FAILED"}[s]
 }
 
 // JobSpec is what a job is made of; it is stored in the catalog.
@@ -77,6 +78,7 @@ type Job struct {
 	parallelism atomic.Int32
 	raise       atomic.Bool
 	target      atomic.Pointer[SinkSpec]               // what a sink writes to now
+	taken       atomic.Pointer[error]                  // why a sink writes nothing until it is altered; nil: it does
 	settings    atomic.Pointer[checkpoint.JobSettings] // of its checkpoints; nil: the defaults
 	behind      atomic.Bool                            // its sources have not been caught up with
 	lastRestore atomic.Pointer[Restored]               // nil: the job began from its inputs
@@ -92,7 +94,10 @@ type Job struct {
 
 	mu        sync.Mutex
 	run       *run
-	lastErr   error
+	lastErr   error // of the last run that failed
+	failedAt  time.Time
+	troubled  error     // what a run that goes on is in trouble with; nil: nothing
+	troubleAt time.Time // when it last was
 	started   time.Time
 	restarts  int
 	streak    int                             // failures in a row
@@ -320,11 +325,24 @@ func (e *Engine) MaxParallelism() int { return min(subtaskStride-1, e.cfg.MaxPar
 // Status returns where the job is.
 func (j *Job) Status() JobStatus { return JobStatus(j.status.Load()) }
 
-// Err returns the last failure.
+// Err returns what the job is in trouble with, or else its last failure, nil when there was none since the start of the process.
 func (j *Job) Err() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if j.troubled != nil {
+		return j.troubled
+	}
 	return j.lastErr
+}
+
+// FailedAt is when what Err returns happened, the zero time when that is nil.
+func (j *Job) FailedAt() time.Time {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.troubled != nil {
+		return j.troubleAt
+	}
+	return j.failedAt
 }
 
 // CaughtUp is closed when the job has read what its inputs held at its creation.
@@ -340,7 +358,9 @@ func (j *Job) advancing() bool {
 }
 
 // rests reports that nothing comes of the job at present, nor of what reads it.
-func (j *Job) rests() bool { return j.Status() == JobPaused || j.terminal() || j.failing() }
+func (j *Job) rests() bool {
+	return j.Status() == JobPaused || j.Status() == JobFailed || j.terminal() || j.failing()
+}
 
 // failing reports that the job, which is being started again, has failed so often that readers do not wait for it, nor for what reads it.
 func (j *Job) failing() bool {
@@ -610,7 +630,7 @@ func (j *Job) WaitCaughtUp(ctx context.Context, every time.Duration, progress fu
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-t.C:
-			if j.Status() == JobRestarting {
+			if j.Status() == JobRestarting || j.Status() == JobFailed {
 				if err := j.Err(); err != nil {
 					return err
 				}

@@ -22,6 +22,9 @@ const (
 
 // prepare chooses where the next run starts and attaches it to its inputs' logs, so that nothing after that point is dropped.
 func (j *Job) prepare() error {
+	if err := j.taken.Load(); err != nil {
+		return *err
+	}
 	r := newRun(j)
 	j.mu.Lock()
 	from := j.completed
@@ -241,8 +244,11 @@ func (j *Job) supervise() {
 				backoff = restartFirst
 			}
 			j.failed(err, time.Since(began) > restartForget)
-			j.engine.cfg.Logger.Error().Err(err).Str("job", j.Spec.Name).Dur("retry_in", backoff).Msg("job failed: it starts again from its last checkpoint")
-			if r.sleep(backoff) {
+			if j.taken.Load() != nil {
+				j.status.CompareAndSwap(int32(JobRestarting), int32(JobFailed))
+				j.engine.progress.notify()
+				j.engine.cfg.Logger.Error().Err(err).Str("job", j.Spec.Name).Msg("the target of the sink is another server's: it stops until it is altered")
+			} else if j.engine.cfg.Logger.Error().Err(err).Str("job", j.Spec.Name).Dur("retry_in", backoff).Msg("job failed: it starts again from its last checkpoint"); r.sleep(backoff) {
 				backoff = min(2*backoff, restartLast)
 				j.engine.restart([]*Job{j}, r)
 			}
@@ -290,7 +296,7 @@ func (j *Job) giveUp(r *run, err error) {
 	if errors.Is(err, errRestart) {
 		err = pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "a view that %s reads was started again from its last checkpoint", j.Spec.Name)
 	}
-	j.lastErr = err
+	j.lastErr, j.failedAt, j.troubled = err, time.Now(), nil
 	close(j.hopeless)
 	if !j.stopped {
 		j.stopped = true
@@ -304,7 +310,7 @@ func (j *Job) failed(err error, ranWell bool) {
 	if ranWell {
 		j.streak = 0
 	}
-	j.lastErr = err
+	j.lastErr, j.failedAt, j.troubled = err, time.Now(), nil
 	j.restarts++
 	j.streak++
 	if j.restarts == 1 && dataError(err) {

@@ -94,7 +94,7 @@ func (j *Job) openSink(spec *SinkSpec) (connector.Sink, error) {
 		return nil, err
 	}
 	cfg := *spec
-	cfg.Dir, cfg.Failpoints = j.sinkDir(), j.engine.cfg.Failpoints
+	cfg.Dir, cfg.Failpoints, cfg.Writer = j.sinkDir(), j.engine.cfg.Failpoints, j.engine.cfg.Writer
 	return c.Sink(&cfg)
 }
 
@@ -370,10 +370,15 @@ func (s *sinkRun) patiently(what string, f func() error) error {
 	for n := 1; ; n++ {
 		err := f()
 		if err == nil {
+			s.run.job.untroubled()
 			return nil
 		}
 		if s.run.stopped() {
 			return errStopped
+		}
+		if errors.Is(err, connector.ErrSinkTaken) {
+			s.run.job.taken.Store(&err)
+			return err
 		}
 		err = fmt.Errorf("%s of sink: %w", what, err)
 		if n == commitAttempts {
@@ -415,11 +420,14 @@ func (s *sinkRun) list(c *sinkCut, after uint64) *connector.Committables {
 		slices.SortFunc(places, func(a, b place) int { return compareCommittables(a.committable, b.committable) })
 	}
 	var key []byte
-	n := len(places)
+	n, last := len(places), uint64(0)
+	if n > 0 {
+		last = places[n-1].epoch
+	}
 	if broken != nil {
 		n = 1
 	}
-	return &connector.Committables{Len: n, Each: func(fn func(uint64, []byte) error) error {
+	return &connector.Committables{Len: n, Last: last, Each: func(fn func(uint64, []byte) error) error {
 		if broken != nil {
 			return broken
 		}
@@ -462,7 +470,7 @@ func (j *Job) AwaitCommits(ctx context.Context) error {
 		j.mu.Lock()
 		r := j.run
 		j.mu.Unlock()
-		if r == nil || r.sink.idle() {
+		if r == nil || r.sink.idle() || j.Status() == JobFailed {
 			return nil
 		}
 		select {
@@ -498,12 +506,20 @@ func (s *sinkRun) idle() bool {
 func (j *Job) trouble(err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.lastErr = err
+	j.troubled, j.troubleAt = err, time.Now()
+}
+
+// untroubled notes that what trouble noted is over.
+func (j *Job) untroubled() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.troubled = nil
 }
 
 // SetSink makes the job write to another target, or with other options, and starts it again from its last checkpoint.
 func (e *Engine) SetSink(j *Job, s *SinkSpec) {
 	j.target.Store(s)
+	j.taken.Store(nil)
 	e.restart([]*Job{j}, nil)
 }
 
@@ -516,7 +532,7 @@ func (j *Job) abandon() {
 	if err == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), abandonTimeout)
 		defer cancel()
-		err = errors.Join(s.Recover(ctx, 0, &connector.Committables{Each: func(func(uint64, []byte) error) error { return nil }}), s.Close(), os.RemoveAll(j.sinkDir()))
+		err = errors.Join(s.Abandon(ctx), s.Close(), os.RemoveAll(j.sinkDir()))
 	}
 	if err != nil {
 		j.engine.cfg.Logger.Warn().Err(err).Str("job", j.Spec.Name).Msg("clear away what a dropped sink has not committed")

@@ -94,6 +94,10 @@ func (s *modelSink) Recover(_ context.Context, _ uint64, known *connector.Commit
 	return nil
 }
 
+func (s *modelSink) Abandon(ctx context.Context) error {
+	return s.Recover(ctx, 0, &connector.Committables{Each: func(func(uint64, []byte) error) error { return nil }})
+}
+
 func (s *modelSink) Commit(_ context.Context, _ uint64, list *connector.Committables) error {
 	m := s.m
 	m.mu.Lock()

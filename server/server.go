@@ -231,6 +231,11 @@ func (s *Server) open(ctx context.Context) error {
 		s.coord.Continue(from.ID)
 		s.log.Info().Str("path", from.Path).Uint64("checkpoint", from.ID).Msg("restoring the database")
 	}
+	if from != nil {
+		if err := s.coord.Descend(ctx, from.Line); err != nil {
+			return err
+		}
+	}
 	if err := s.openCatalog(begin); err != nil {
 		return err
 	}
@@ -367,7 +372,7 @@ func (s *Server) restore(ctx context.Context, m *checkpoint.Manifest, jobs map[u
 		Dir:             s.cfg.DataDir, Shared: s.shared, Lib: s.registry, Connectors: s.cfg.Connectors, Logger: s.log, Failpoints: s.cfg.Failpoints,
 		WAL: s.wal, KeepWAL: object.InMemory(s.objects), EpochInterval: s.cfg.EpochInterval, MaxPar: state.DefaultMaxParallelism, ChangeLog: max(s.cfg.Memory/changeLogShare, minChangeLog),
 		Backend: backend, ChunkRows: s.settings.chunkRows(), Reserve: s.reserveEpochs(),
-		Fetch: s.fetchFiles,
+		Fetch: s.fetchFiles, Writer: connector.Identity{Line: s.coord.Line(), Holder: holder()},
 	}, epoch, tables)
 	if err != nil {
 		return err

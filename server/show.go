@@ -177,6 +177,9 @@ func errText(err error) types.Datum {
 	if err == nil {
 		return types.NullDatum(types.Text)
 	}
+	if e := pgerr.From(err); e.Hint != "" {
+		return text(err.Error() + "\nHINT:  " + e.Hint)
+	}
 	return text(err.Error())
 }
 

@@ -31,7 +31,7 @@ func streamdbRelations() []systemRelation {
 	i8, tx, f8, tz := types.Int8, types.Text, types.Float8, types.Timestamptz
 	return []systemRelation{
 		rel(0, "jobs", jobsRelation, column("job_id", i8), column("name", tx), column("kind", tx), column("state", tx), column("last_error", tx),
-			column("epoch", i8), column("lag_ms", i8), column("parallelism", i8), column("state_bytes", i8), column("backend", tx), column("restarts", i8)),
+			column("epoch", i8), column("lag_ms", i8), column("parallelism", i8), column("state_bytes", i8), column("backend", tx), column("restarts", i8), column("last_error_at", tz)),
 		rel(1, "operators", operatorsRelation, column("job_id", i8), column("operator_id", i8), column("name", tx), column("fragment", i8), column("subtasks", i8),
 			column("rows_in", i8), column("rows_out", i8), column("state_rows", i8), column("state_bytes", i8), column("busy_ratio", f8), column("backpressure_ratio", f8)),
 		rel(2, "checkpoints", checkpointsRelation, column("job_id", i8), column("checkpoint_id", i8), column("status", tx), column("kind", tx), column("trigger_time", tz),
@@ -128,7 +128,7 @@ func jobsRelation(s *Server) [][]types.Datum {
 		lag := j.Behind().Milliseconds()
 		rows = append(rows, []types.Datum{
 			int8d(int64(j.PublicID())), text(s.jobName(j)), text(jobKind(j)), text(s.jobState(j)), errText(j.Err()),
-			int8d(int64(j.Epoch())), int8d(lag), int8d(int64(j.Parallelism())), int8d(exec.StateBytes(m)), text(string(j.Spec.Backend)), int8d(int64(j.Restarts())),
+			int8d(int64(j.Epoch())), int8d(lag), int8d(int64(j.Parallelism())), int8d(exec.StateBytes(m)), text(string(j.Spec.Backend)), int8d(int64(j.Restarts())), timeOrNull(j.FailedAt()),
 		})
 	}
 	return rows
@@ -190,6 +190,13 @@ func ms(d time.Duration) types.Datum {
 
 func timestamptz(t time.Time) types.Datum {
 	return types.Datum{Type: types.Timestamptz, Int: t.Sub(pgEpoch).Microseconds()}
+}
+
+func timeOrNull(t time.Time) types.Datum {
+	if t.IsZero() {
+		return types.NullDatum(types.Timestamptz)
+	}
+	return timestamptz(t)
 }
 
 func checkpointsRelation(s *Server) [][]types.Datum {

@@ -3,12 +3,15 @@ package connectortest
 import (
 	"context"
 	"fmt"
+	"maps"
+	"regexp"
 	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/streamdb/streamdb/connector"
+	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/types"
 )
 
@@ -50,6 +53,7 @@ func TestSink(t *testing.T, target func(t *testing.T) SinkTarget) {
 			s := &sinkTest{t: t, to: target(t)}
 			s.to.Config.ID = fmt.Sprintf("%032x", 77)
 			s.to.Config.Columns, s.to.Config.Mode, s.to.Config.ExactlyOnce = SinkColumns(), connector.AppendOnly, true
+			s.to.Config.Writer = connector.Identity{Line: []string{"a"}, Holder: "server a"}
 			s.to.Config.Text, s.to.Config.Dir = types.DefaultFormat(), t.TempDir()
 			require.NoError(t, s.to.Connector.Check(s.ctx(), &s.to.Config))
 			s.open(0)
@@ -137,20 +141,105 @@ func TestSink(t *testing.T, target func(t *testing.T) SinkTarget) {
 		require.Empty(s.t, list)
 		require.NoError(s.t, w.Close())
 	})
-	run("a restored epoch from before what was committed", func(s *sinkTest) {
+	run("a target that has more than the database is not written to before somebody says so", func(s *sinkTest) {
 		s.write(7, 0, 10)
 		s.commit(7)
 		s.list = nil
-		s.open(3) // a copy of the database from before: what it writes from now on is not what was written
+		err := s.reopen(3) // a copy of the database from before: what it writes from now on is not what was written
+		require.ErrorIs(s.t, err, connector.ErrSinkTaken)
+		s.sees(10)
+		s.to.Config.Options[connector.OptionTakeOver] = "0000"
+		require.ErrorIs(s.t, s.reopen(3), connector.ErrSinkTaken)
+		s.to.Config.Options[connector.OptionTakeOver] = token(s.t, err)
+		s.open(3)
 		s.write(4, 0, 10)
 		s.commit(4)
 		s.sees(20)
 	})
+	run("who goes on elsewhere takes over", func(s *sinkTest) {
+		s.write(1, 0, 10)
+		s.commit(1)
+		s.write(2, 0, 10) // sealed, and known to who goes on from epoch 2
+		old, copied := *s, *s
+		old.list, copied.list = slices.Clone(s.list), slices.Clone(s.list)
+		copied.elsewhere("b").open(2)
+		s.t.Cleanup(func() { require.NoError(s.t, copied.sink.Close()) })
+
+		old.write(3, 0, 10)
+		require.ErrorIs(s.t, old.tryCommit(3), connector.ErrSinkTaken, "it would lose the rows, or write them twice")
+		require.ErrorContains(s.t, old.tryCommit(3), "belongs to server b (since 2")
+		s.sees(10)
+		copied.commit(2)
+		copied.write(3, 1, 10)
+		copied.commit(3)
+		s.sees(30)
+		require.ErrorIs(s.t, old.tryCommit(3), connector.ErrSinkTaken)
+		require.NoError(s.t, old.sink.Abandon(s.ctx()), "dropping it where it was leaves alone what others write")
+		copied.write(4, 0, 10)
+		copied.commit(4)
+		s.sees(40)
+
+		restarted := old
+		err := restarted.elsewhere("a2").reopen(3)
+		require.ErrorIs(s.t, err, connector.ErrSinkTaken, "nor does a new start get it back")
+		again := copied
+		again.list = slices.Clone(copied.list)
+		again.elsewhere("b2").open(4)
+		require.ErrorIs(s.t, copied.tryCommit(5), connector.ErrSinkTaken, "a start is one more that goes on")
+		again.write(5, 0, 10)
+		again.commit(5)
+		s.sees(50)
+
+		forced := restarted
+		require.ErrorIs(s.t, forced.reopen(3), connector.ErrSinkTaken)
+		forced.to.Config.Options = maps.Clone(forced.to.Config.Options)
+		forced.to.Config.Options[connector.OptionTakeOver] = token(s.t, forced.reopen(3))
+		forced.open(3)
+		require.ErrorIs(s.t, again.tryCommit(6), connector.ErrSinkTaken)
+		require.ErrorIs(s.t, again.reopen(6), connector.ErrSinkTaken)
+		require.NoError(s.t, again.sink.Close())
+		require.NoError(s.t, forced.sink.Abandon(s.ctx()))
+		*s = forced
+	})
+	run("who goes on from before what was written since does not take over", func(s *sinkTest) {
+		s.write(1, 0, 10)
+		s.commit(1)
+		copied := *s
+		copied.list = slices.Clone(s.list)
+		s.write(2, 0, 10)
+		s.commit(2)
+		require.ErrorIs(s.t, copied.elsewhere("b").reopen(1), connector.ErrSinkTaken)
+		s.write(3, 0, 10)
+		s.commit(3)
+		s.sees(30)
+	})
+}
+
+// elsewhere makes s the sink of another server, that goes on from what it has.
+func (s *sinkTest) elsewhere(name string) *sinkTest {
+	s.to.Config.Writer = connector.Identity{Line: append(slices.Clone(s.to.Config.Writer.Line), name), Holder: "server " + name}
+	s.to.Config.Dir = s.t.TempDir()
+	s.sink = nil
+	return s
+}
+
+// token is what err says is to be given to take over.
+func token(t *testing.T, err error) string {
+	t.Helper()
+	m := regexp.MustCompile(connector.OptionTakeOver + ` = '(\w+)'`).FindStringSubmatch(pgerr.From(err).Hint)
+	require.NotNil(t, m, "%v", err)
+	return m[1]
 }
 
 func (s *sinkTest) ctx() context.Context { return s.t.Context() }
 
 func (s *sinkTest) open(epoch uint64) {
+	s.t.Helper()
+	require.NoError(s.t, s.reopen(epoch))
+}
+
+// reopen opens the sink once more and returns what recovery says.
+func (s *sinkTest) reopen(epoch uint64) error {
 	s.t.Helper()
 	if s.sink != nil {
 		require.NoError(s.t, s.sink.Close())
@@ -159,7 +248,7 @@ func (s *sinkTest) open(epoch uint64) {
 	var err error
 	s.sink, err = s.to.Connector.Sink(&cfg)
 	require.NoError(s.t, err)
-	require.NoError(s.t, s.sink.Recover(s.ctx(), epoch, s.committables(0)))
+	return s.sink.Recover(s.ctx(), epoch, s.committables(0))
 }
 
 func (s *sinkTest) writer(subtask int) connector.SinkWriter {
@@ -214,7 +303,11 @@ func (s *sinkTest) committables(through uint64) *connector.Committables {
 			list = append(list, x)
 		}
 	}
-	return &connector.Committables{Len: len(list), Each: func(fn func(uint64, []byte) error) error {
+	last := uint64(0)
+	if len(list) > 0 {
+		last = list[len(list)-1].epoch
+	}
+	return &connector.Committables{Len: len(list), Last: last, Each: func(fn func(uint64, []byte) error) error {
 		for _, x := range list {
 			if err := fn(x.epoch, x.c); err != nil {
 				return err
@@ -224,9 +317,13 @@ func (s *sinkTest) committables(through uint64) *connector.Committables {
 	}}
 }
 
+func (s *sinkTest) tryCommit(epoch uint64) error {
+	return s.sink.Commit(s.ctx(), epoch, s.committables(epoch))
+}
+
 func (s *sinkTest) commit(epoch uint64) {
 	s.t.Helper()
-	require.NoError(s.t, s.sink.Commit(s.ctx(), epoch, s.committables(epoch)))
+	require.NoError(s.t, s.tryCommit(epoch))
 }
 
 // sees checks that n rows are visible, each once.

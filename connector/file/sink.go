@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -123,6 +124,7 @@ type sink struct {
 	hidden string // how names of hidden files begin, which all openings of the sink share
 	suffix string
 	files  atomic.Int64 // begun
+	lease  lease        // of Recover, Commit and Abandon
 }
 
 // committable names a file that is complete.
@@ -140,8 +142,27 @@ func (s *sink) Writer(subtask int) (connector.SinkWriter, error) {
 	return &writer{s: s, subtask: subtask, enc: enc}, nil
 }
 
-// Recover implements connector.Sink.
-func (s *sink) Recover(ctx context.Context, _ uint64, known *connector.Committables) error {
+// Recover implements connector.Sink. What others have staged is removed only by the one that writes now.
+func (s *sink) Recover(ctx context.Context, epoch uint64, known *connector.Committables) error {
+	if err := s.takeOver(ctx, epoch); err != nil {
+		return err
+	}
+	return s.clear(ctx, known)
+}
+
+// Abandon implements connector.Sink.
+func (s *sink) Abandon(ctx context.Context) error {
+	if may, err := s.mayForget(ctx); err != nil || !may {
+		if errors.Is(err, fs.ErrNotExist) { // the folder is gone
+			return nil
+		}
+		return err
+	}
+	return errors.Join(s.clear(ctx, &connector.Committables{Each: func(func(uint64, []byte) error) error { return nil }}), s.forget(ctx))
+}
+
+// clear removes the staged files that known does not name and that this opening of the sink has not begun.
+func (s *sink) clear(ctx context.Context, known *connector.Committables) error {
 	names, err := s.target.staged(ctx, s.hidden)
 	if err != nil || len(names) == 0 {
 		return err
@@ -168,8 +189,12 @@ func (s *sink) Recover(ctx context.Context, _ uint64, known *connector.Committab
 	return nil
 }
 
-// Commit implements connector.Sink. A file that is not there under its hidden name has been committed before, and perhaps been taken away by who reads the folder.
+// Commit implements connector.Sink. A file that is not there under its hidden name has been committed before, and perhaps been taken away by who reads the folder: nobody
+// but who writes as the sink removes one, and that is this server, as of when the lease was written.
 func (s *sink) Commit(ctx context.Context, _ uint64, list *connector.Committables) error {
+	if err := s.reach(ctx, list.Last); err != nil {
+		return err
+	}
 	i := 0
 	err := list.Each(func(_ uint64, b []byte) error {
 		var c committable

@@ -25,9 +25,14 @@ type target interface {
 	// staged lists the files that are not published, by the beginning of their names.
 	staged(ctx context.Context, prefix string) ([]string, error)
 	remove(ctx context.Context, staged string) error
+	// leases is where what the target knows of its sinks is kept, by leaseKey.
+	leases() (object.Store, error)
 	// sync makes durable what files the target has.
 	sync(ctx context.Context) error
 }
+
+// leaseFolder is the folder of folderTarget.leases.
+const leaseFolder = hiddenMark + "streamdb"
 
 // hiddenMark begins the names of files that are not to be read yet: patterns leave such files out.
 const hiddenMark = "."
@@ -71,6 +76,13 @@ func (t *folderTarget) check(context.Context) error {
 		return ioError(err)
 	}
 	return ioError(errors.Join(f.Close(), os.Remove(f.Name())))
+}
+
+func (t *folderTarget) leases() (object.Store, error) {
+	if _, err := os.Stat(t.dir); err != nil { // one that is gone may come back
+		return nil, ioError(err)
+	}
+	return object.NewFile(filepath.Join(t.dir, leaseFolder))
 }
 
 func (t *folderTarget) path(staged string) string { return filepath.Join(t.dir, hiddenMark+staged) }
@@ -140,11 +152,15 @@ type bucketTarget struct {
 func (t *bucketTarget) folder() string { return t.dir }
 
 func (t *bucketTarget) check(ctx context.Context) error {
-	key := stagedFolder + "probe"
-	if _, err := t.store.Put(ctx, key, []byte("probe")); err != nil {
+	leases, err := t.leases()
+	if err != nil {
 		return err
 	}
-	return t.store.Delete(ctx, key)
+	return object.Probe(ctx, leases)
+}
+
+func (t *bucketTarget) leases() (object.Store, error) {
+	return object.WithPrefix(t.store, strings.TrimSuffix(stagedFolder, "/")), nil
 }
 
 func (t *bucketTarget) stage(ctx context.Context, name string) error {

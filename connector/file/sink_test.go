@@ -1,6 +1,7 @@
 package file
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -51,7 +52,7 @@ func TestFolderSink(t *testing.T) {
 				}
 				return rows
 			},
-			Hidden: func(t *testing.T) int { return len(names(t, ".*")) },
+			Hidden: func(t *testing.T) int { return len(names(t, ".streamdb-*")) },
 		}
 	})
 }
@@ -76,7 +77,7 @@ func TestBucketSink(t *testing.T) {
 				return rows
 			},
 			Hidden: func(t *testing.T) (n int) {
-				require.NoError(t, store.List(t.Context(), stagedFolder, func(object.Info) error { n++; return nil }))
+				require.NoError(t, store.List(t.Context(), stagedFolder+"streamdb-", func(object.Info) error { n++; return nil }))
 				return n
 			},
 		}
@@ -93,7 +94,45 @@ func TestCommittedFilesMayBeTakenAway(t *testing.T) {
 	list := &connector.Committables{Len: 1, Each: func(fn func(uint64, []byte) error) error {
 		return fn(1, []byte(`{"staged":"gone","final":"f.csv"}`))
 	}}
+	require.NoError(t, s.Recover(t.Context(), 1, list))
 	require.NoError(t, s.Commit(t.Context(), 1, list))
 	require.NoError(t, os.RemoveAll(dir))
 	require.ErrorContains(t, s.Commit(context.Background(), 1, list), "write file of sink", "a folder that is gone may come back")
+}
+
+// Sinks that write at least once have an owner, too: what it has staged is not removed by others.
+func TestSinkAtLeastOnceHasAnOwner(t *testing.T) {
+	dir := t.TempDir()
+	none := &connector.Committables{Each: func(func(uint64, []byte) error) error { return nil }}
+	open := func(line ...string) connector.Sink {
+		s, err := NewSink().Sink(&connector.SinkConfig{
+			Name: "s", ID: strings.Repeat("0", 32), Options: map[string]string{optPath: dir}, Encode: "CSV", Columns: connectortest.SinkColumns(), Mode: connector.AppendOnly,
+			Writer: connector.Identity{Line: line, Holder: line[len(line)-1]},
+		})
+		require.NoError(t, err)
+		return s
+	}
+	old, next := open("a"), open("a", "b")
+	require.NoError(t, old.Recover(t.Context(), 0, none))
+	require.NoError(t, old.Commit(t.Context(), 9, none))
+	require.NoError(t, next.Recover(t.Context(), 4, none), "epochs are not counted")
+	require.ErrorIs(t, old.Commit(t.Context(), 10, none), connector.ErrSinkTaken)
+	require.ErrorIs(t, open("a", "a2").Recover(t.Context(), 10, none), connector.ErrSinkTaken)
+	require.NoError(t, next.Commit(t.Context(), 5, none))
+}
+
+// The form of a lease is a promise.
+func TestLeaseFormat(t *testing.T) {
+	dir, sample := t.TempDir(), filepath.Join("..", "..", "testdata", "compat", "sinks", "owner-v1.json")
+	s, err := NewSink().Sink(&connector.SinkConfig{Name: "s", ID: strings.Repeat("0", 32), Options: map[string]string{optPath: dir}, Encode: "CSV", Columns: connectortest.SinkColumns(), ExactlyOnce: true})
+	require.NoError(t, err)
+	data, err := os.ReadFile(sample)
+	require.NoError(t, err)
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, leaseFolder), 0o755))
+	file := filepath.Join(dir, leaseFolder, "owner-"+strings.Repeat("0", 32))
+	require.NoError(t, os.WriteFile(file, data, 0o600))
+	none := &connector.Committables{Each: func(func(uint64, []byte) error) error { return nil }}
+	require.ErrorContains(t, s.Recover(t.Context(), 99, none), "belongs to db1/4711 (since 2026-11-30 15:20:00 UTC)")
+	require.NoError(t, os.WriteFile(file, bytes.Replace(data, []byte(`"format":1`), []byte(`"format":2`), 1), 0o600))
+	require.ErrorContains(t, s.Recover(t.Context(), 99, none), "has format version 2, this binary reads up to 1")
 }

@@ -7,9 +7,9 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/streamdb/streamdb/connector"
 	"github.com/streamdb/streamdb/internal/pgerr"
@@ -17,43 +17,84 @@ import (
 
 func (s *sink) progress() string { return pgx.Identifier{s.schema, progressTable}.Sanitize() }
 
-// makeProgress makes the table of all sinks' progress unless it is there.
-func (s *sink) makeProgress(ctx context.Context) error {
-	var there bool
-	if err := s.conn.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", s.progress()).Scan(&there); err != nil || there {
-		return targetError(err)
+// progressColumns are those of the table of all sinks' progress beyond what its first version had.
+const progressColumns = "owner text NOT NULL DEFAULT '', token text NOT NULL DEFAULT '', holder text NOT NULL DEFAULT '', since timestamptz"
+
+// makeProgress makes the table of all sinks' progress, if it may, or what its present version has more than the one that is there.
+func (s *sink) makeProgress(ctx context.Context, may bool) error {
+	var there, whole bool
+	err := s.conn.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL, EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass($1) AND attname = 'since' AND NOT attisdropped)", s.progress()).Scan(&there, &whole)
+	switch {
+	case err != nil || whole:
+	case !there && !may:
+		return pgerr.Newf(pgerr.UndefinedTable, "the target has no table %s: how far the sink has written is not known", s.progress()).WithHint("DROP the sink and CREATE it anew.")
+	case there:
+		_, err = s.conn.Exec(ctx, "ALTER TABLE "+s.progress()+" ADD COLUMN IF NOT EXISTS "+strings.ReplaceAll(progressColumns, ", ", ", ADD COLUMN IF NOT EXISTS "))
+	default:
+		_, err = s.conn.Exec(ctx, "CREATE TABLE IF NOT EXISTS "+s.progress()+" (sink text PRIMARY KEY, epoch bigint NOT NULL, "+progressColumns+")")
 	}
-	_, err := s.conn.Exec(ctx, "CREATE TABLE IF NOT EXISTS "+s.progress()+" (sink text PRIMARY KEY, epoch bigint NOT NULL)")
 	return targetError(err)
 }
 
-// Recover implements connector.Sink. A target that is ahead of the epoch was written to by a copy of this database from later on: epochs count anew from here.
+// Recover implements connector.Sink.
 func (s *sink) Recover(ctx context.Context, epoch uint64, _ *connector.Committables) error {
 	if !s.cfg.ExactlyOnce {
 		return nil
 	}
-	return s.within(ctx, func(ctx context.Context) error {
-		change := "UPDATE " + s.progress() + " SET epoch = least(epoch, $2) WHERE sink = $1"
-		if epoch == 0 {
-			change = "DELETE FROM " + s.progress() + " WHERE sink = $1 AND $2 = 0::bigint"
+	return s.transaction(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		if err := s.makeProgress(ctx, epoch == 0); err != nil {
+			return err
 		}
-		_, err := s.conn.Exec(ctx, change, s.cfg.ID, int64(epoch)) //nolint:gosec // epochs are small
-		var pg *pgconn.PgError
-		if errors.As(err, &pg) && pg.Code == string(pgerr.UndefinedTable) {
-			return nil
+		if _, err := tx.Exec(ctx, "INSERT INTO "+s.progress()+" (sink, epoch) VALUES ($1, 0) ON CONFLICT DO NOTHING", s.cfg.ID); err != nil { // that others who do this wait
+			return targetError(err)
 		}
+		was, err := s.lock(ctx, tx)
+		if err != nil {
+			return err
+		}
+		now, err := s.cfg.TakeOver(was, epoch)
+		if err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, "UPDATE "+s.progress()+" SET epoch = $2, owner = $3, token = $4, holder = $5, since = $6 WHERE sink = $1", s.cfg.ID,
+			int64(now.Epoch), now.Owner, now.Token, now.Holder, now.Since) //nolint:gosec // epochs are small
 		return targetError(err)
 	})
 }
 
-// within runs f with a connection, which is closed after an error: nobody knows what state it is in.
-func (s *sink) within(ctx context.Context, f func(ctx context.Context) error) error {
+// Abandon implements connector.Sink.
+func (s *sink) Abandon(ctx context.Context) error {
+	if !s.cfg.ExactlyOnce {
+		return nil
+	}
+	return s.transaction(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		was, err := s.lock(ctx, tx)
+		if err != nil || !s.cfg.MayForget(was) {
+			return err
+		}
+		_, err = tx.Exec(ctx, "DELETE FROM "+s.progress()+" WHERE sink = $1", s.cfg.ID)
+		return targetError(err)
+	})
+}
+
+// transaction runs f in a transaction of the connection, which is closed after an error: nobody knows what state it is in.
+func (s *sink) transaction(ctx context.Context, f func(ctx context.Context, tx pgx.Tx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()
 	if err := s.connect(ctx); err != nil {
 		return err
 	}
-	err := f(ctx)
+	err := func() error {
+		tx, err := s.conn.Begin(ctx)
+		if err != nil {
+			return targetError(err)
+		}
+		defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // after a commit there is nothing to roll back
+		if err := f(ctx, tx); err != nil {
+			return err
+		}
+		return targetError(tx.Commit(ctx))
+	}()
 	if err != nil {
 		_ = s.Close() // the error that matters is there
 	}
@@ -61,44 +102,49 @@ func (s *sink) within(ctx context.Context, f func(ctx context.Context) error) er
 }
 
 // Commit implements connector.Sink.
-func (s *sink) Commit(ctx context.Context, epoch uint64, list *connector.Committables) error {
-	return s.within(ctx, func(ctx context.Context) error {
-		tx, err := s.conn.Begin(ctx)
-		if err != nil {
-			return targetError(err)
-		}
-		defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // after a commit there is nothing to roll back
-		done := int64(0)
+func (s *sink) Commit(ctx context.Context, _ uint64, list *connector.Committables) error {
+	return s.transaction(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		done := uint64(0)
 		if s.cfg.ExactlyOnce {
-			if done, err = s.lock(ctx, tx); err != nil {
+			was, err := s.lock(ctx, tx)
+			if err == nil {
+				err = s.cfg.Holds(was)
+			}
+			if err != nil {
 				return err
 			}
-			if done >= int64(epoch) { //nolint:gosec // epochs are small
+			if done = was.Epoch; done >= list.Last {
 				return nil
 			}
 		}
-		if err := s.write(ctx, tx, uint64(done), list); err != nil { //nolint:gosec // not negative
+		if err := s.write(ctx, tx, done, list); err != nil {
 			return err
 		}
 		if err := s.cfg.Failpoints.Hit("sink/half-commit"); err != nil {
 			return err
 		}
 		if s.cfg.ExactlyOnce {
-			if _, err := tx.Exec(ctx, "UPDATE "+s.progress()+" SET epoch = $2 WHERE sink = $1", s.cfg.ID, int64(epoch)); err != nil { //nolint:gosec // epochs are small
+			if _, err := tx.Exec(ctx, "UPDATE "+s.progress()+" SET epoch = $2 WHERE sink = $1", s.cfg.ID, int64(list.Last)); err != nil { //nolint:gosec // epochs are small
 				return targetError(err)
 			}
 		}
-		return targetError(tx.Commit(ctx))
+		return nil
 	})
 }
 
-// lock returns up to which epoch the sink has written, and makes others who would write for it wait.
-func (s *sink) lock(ctx context.Context, tx pgx.Tx) (done int64, err error) {
-	_, err = tx.Exec(ctx, "INSERT INTO "+s.progress()+" VALUES ($1, 0) ON CONFLICT DO NOTHING", s.cfg.ID)
-	if err == nil {
-		err = tx.QueryRow(ctx, "SELECT epoch FROM "+s.progress()+" WHERE sink = $1 FOR UPDATE", s.cfg.ID).Scan(&done)
+// lock returns what the table knows of the sink, nil when that is nothing, and makes others who would write for it wait.
+func (s *sink) lock(ctx context.Context, tx pgx.Tx) (*connector.Lease, error) {
+	var l connector.Lease
+	var epoch int64
+	var since *time.Time
+	err := tx.QueryRow(ctx, "SELECT epoch, owner, token, holder, since FROM "+s.progress()+" WHERE sink = $1 FOR UPDATE", s.cfg.ID).Scan(&epoch, &l.Owner, &l.Token, &l.Holder, &since)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
 	}
-	return done, targetError(err)
+	if l.Epoch = uint64(epoch); since != nil { //nolint:gosec // not negative
+		l.Since = *since
+	}
+	return &l, targetError(err)
 }
 
 // changes is the temporary table of the rows of a commit.

@@ -91,7 +91,7 @@ func (Connector) Check(ctx context.Context, cfg *connector.SinkConfig) error {
 	}
 	err = s.check(ctx)
 	if err == nil && cfg.ExactlyOnce {
-		err = s.makeProgress(ctx)
+		err = s.makeProgress(ctx, true)
 	}
 	return errors.Join(err, s.Close())
 }
