@@ -164,13 +164,12 @@ func (e *Engine) CreateJob(spec JobSpec, from *checkpoint.JobState) (*Job, error
 			j.rel.IndexOf = inputs[0]
 		}
 	}
-	if err := j.prepare(); err != nil {
+	if failed, err := j.prepare(); err != nil {
 		if from == nil {
+			failed.detach()
 			return nil, err
 		}
-		// The others must not wait for it: it tries again, with a pause that grows.
-		j.run = newRun(j)
-		j.run.fail(err)
+		j.run = failed // the others must not wait for it: it tries again, with a pause that grows
 	}
 	if len(j.temporal) > 0 {
 		j.addExact(1)

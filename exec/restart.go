@@ -20,12 +20,35 @@ const (
 	restartForget = time.Minute
 )
 
-// prepare chooses where the next run starts and attaches it to its inputs' logs, so that nothing after that point is dropped.
-func (j *Job) prepare() error {
+// prepare makes the next run the job's. When that fails, failed stands for it, which reports the error: what its inputs' logs hold for the job stays until another run has
+// taken it up.
+func (j *Job) prepare() (failed *run, err error) {
+	r := newRun(j)
+	if err = r.prepare(); err == nil {
+		return nil, nil
+	}
+	if r.from == nil && r.adopted == nil { // nothing was to go on
+		r.detach()
+		r.readers = nil
+	}
+	failed = j.failedRun(err)
+	failed.readers = r.readers
+	return failed, err
+}
+
+// failedRun is a run that could not begin.
+func (j *Job) failedRun(err error) *run {
+	r := newRun(j)
+	r.fail(err)
+	return r
+}
+
+// prepare chooses where the run starts and attaches it to its inputs' logs, so that nothing after that point is dropped.
+func (r *run) prepare() error {
+	j := r.job
 	if err := j.taken.Load(); err != nil {
 		return *err
 	}
-	r := newRun(j)
 	j.mu.Lock()
 	from := j.completed
 	j.mu.Unlock()
@@ -139,11 +162,10 @@ func (r *run) restore() error {
 	return nil
 }
 
-// discard gives up a run that was never executed.
+// discard gives up a run that was never executed. What it has attached to its inputs' logs stays.
 func (r *run) discard() error {
 	r.fail(errStopped)
 	r.cleanup()
-	r.detach()
 	return r.closeStore()
 }
 
@@ -305,7 +327,6 @@ func (j *Job) giveUp(r *run, err error) {
 }
 
 func (j *Job) failed(err error, ranWell bool) {
-	defer j.engine.progress.notify() // readers may have waited long enough
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if ranWell {
@@ -360,8 +381,10 @@ func (e *Engine) restart(jobs []*Job, first *run) {
 		if k.isStopped() || k.Spec.Temporary {
 			continue
 		}
-		err := err
-		if err == nil {
+		var failed *run
+		if err != nil {
+			failed = k.failedRun(err)
+		} else {
 			k.mu.Lock()
 			was := k.completed
 			k.completed = nil
@@ -375,14 +398,13 @@ func (e *Engine) restart(jobs []*Job, first *run) {
 				k.completed = was // nothing was written since, because nothing changed up to that epoch; the inputs' logs begin there
 			}
 			k.mu.Unlock()
+			failed, _ = k.prepare()
 		}
-		if err == nil {
-			err = k.prepare()
-		}
-		if err != nil && !k.isStopped() {
-			// The next run reports the failure and tries again after a pause.
-			failed := newRun(k)
-			failed.fail(err)
+		switch {
+		case failed == nil:
+		case k.isStopped():
+			failed.detach()
+		default: // it reports the failure, and the job tries again after a pause
 			k.mu.Lock()
 			k.run = failed
 			k.mu.Unlock()

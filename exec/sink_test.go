@@ -2,6 +2,7 @@ package exec
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -484,6 +485,37 @@ func TestSinkThatCannotBeOpened(t *testing.T) {
 	require.ErrorContains(t, d.job("out").Err(), "no such target")
 	d.checkpointed()
 	d.once(20)
+}
+
+// TestReaderThatCannotBegin: what a job misses of its inputs stays while it cannot begin, after a crash and when it starts again. A sink that has each row once goes on.
+func TestReaderThatCannotBegin(t *testing.T) {
+	for name, again := range map[string]func(d *testDB){
+		"crash":   func(d *testDB) { d.crash(); d.open() },
+		"restart": func(d *testDB) { d.job("out").Fail(errors.New("the end")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := openDB(t, testOptions{})
+			d.table("t", "id int8, v int8")
+			d.view("m", "select id, v from t", 1)
+			d.sink("out", "select id, v from m", "id", true, 1)
+			d.exec("t +1,1")
+			d.wait(d.job("out").CaughtUp(), "the sink catches up")
+			d.checkpoint()
+			d.exec("t +2,2")
+			d.model.mu.Lock()
+			d.model.broken = 2
+			d.model.mu.Unlock()
+			again(d)
+			d.until("it says why", func() bool {
+				return d.job("out").Err() != nil && strings.Contains(d.job("out").Err().Error(), "no such target")
+			})
+			d.exec("t +3,3")
+			d.until("it goes on", func() bool {
+				d.checkpoint()
+				return slices.Equal([]string{"1,1", "2,2", "3,3"}, d.model.keyed("out"))
+			})
+		})
+	}
 }
 
 // TestDroppedSinkLeavesNothingHidden: what was sealed and not committed is cleared away.
