@@ -39,6 +39,9 @@ func (j *Job) Settings() checkpoint.JobSettings {
 	}
 	if j.Spec.Sink != nil {
 		s.Unaligned = false // what a sink seals is what came before the barrier
+		if j.exactlyOnce() {
+			s.Mode = checkpoint.ExactlyOnce
+		}
 	}
 	return s
 }

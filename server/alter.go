@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/streamdb/streamdb/catalog"
+	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/sql"
 )
@@ -43,6 +44,11 @@ func (d *dispatch) alterSystem(st *sql.AlterObject) error {
 			}
 			if err := d.ss.tellDeprecated(o.Name); err != nil {
 				return err
+			}
+			if kept := d.ss.srv.keepExactlyOnce(d.ss.snapshot()); s.name == checkpoint.SettingMode && kept != nil {
+				if err := d.ss.tellKept(kept...); err != nil {
+					return err
+				}
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/streamdb/streamdb/catalog"
+	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/exec"
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/sql"
@@ -27,6 +28,11 @@ func (d *dispatch) alterViewOptions(x *sql.AlterAction, o *catalog.Object) error
 	}
 	if err := d.ss.update(func(tx *catalog.Tx) error { return tx.Replace(&c) }); err != nil {
 		return err
+	}
+	if snap := d.ss.snapshot(); c.Settings[checkpoint.SettingMode] != o.Settings[checkpoint.SettingMode] {
+		if err := d.ss.looseUnder(snap, []*catalog.Object{&c}, snap.Dependents(c.ID)); err != nil {
+			return err
+		}
 	}
 	return d.atCommit(func(context.Context) error {
 		j.SetSettings(srv.ownCheckpoints(&c))

@@ -73,11 +73,96 @@ func over(own map[string]string, get func(name string) string) func(name string)
 	}
 }
 
+// checkpointsOf returns the settings of the checkpoints of a job with values of its own. Where these and the server's exclude each other, which can come about at a start only,
+// told says so and the job's own hold.
+func (s *serverSettings) checkpointsOf(own map[string]string) (js checkpoint.JobSettings, told error) {
+	js = jobCheckpoints(over(own, s.get))
+	if told = js.Validate(); told == nil || !js.Unaligned {
+		return js, told
+	}
+	if _, overtakes := own[checkpoint.SettingUnaligned]; overtakes {
+		js.Mode, js.MaxConcurrent = checkpoint.ExactlyOnce, 1
+	} else {
+		js.Unaligned = false
+	}
+	return js, told
+}
+
+// jobWith returns an error when next excludes what a job has of its own, unless the present values do, too.
+func (s *Server) jobWith(next *serverSettings, now *serverSettings) error {
+	for _, o := range s.catalog.Snapshot().Objects() {
+		if _, told := next.checkpointsOf(o.Settings); told != nil {
+			if _, before := now.checkpointsOf(o.Settings); before == nil || before.Error() != told.Error() {
+				return pgerr.From(told).WithDetail("%s %q has settings of its own.", capital(string(o.Kind)), o.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// logContradictions tells where values that the server was started with exclude those of jobs.
+func (s *Server) logContradictions() {
+	snap := s.catalog.Snapshot()
+	for _, o := range snap.Objects() {
+		if _, told := s.settings.checkpointsOf(o.Settings); told != nil {
+			s.log.Warn().Err(told).Str(strings.ReplaceAll(string(o.Kind), " ", "_"), o.Name).Msg("settings of the job and of the server exclude each other: those of the job hold")
+		}
+	}
+	if kept := s.keepExactlyOnce(snap); kept != nil {
+		s.log.Warn().Strs("sinks", kept).Msg("sinks that write exactly once keep " + checkpoint.SettingMode + " = EXACTLY_ONCE")
+	}
+}
+
+// keepExactlyOnce are the sinks whose checkpoints are exactly-once although those of the server are not.
+func (s *Server) keepExactlyOnce(snap *catalog.Snapshot) (names []string) {
+	for _, o := range snap.Objects() {
+		if o.Sink != nil && o.Sink.ExactlyOnce && s.settings.get(checkpoint.SettingMode) == checkpoint.AtLeastOnce.String() {
+			names = append(names, o.Name)
+		}
+	}
+	return names
+}
+
+// tellKept gives a NOTICE of the sinks that keepExactlyOnce names.
+func (ss *session) tellKept(names ...string) error {
+	return ss.notice("NOTICE", pgerr.SuccessfulCompletion, "sinks that write exactly once keep %s = EXACTLY_ONCE: %s", checkpoint.SettingMode, strings.Join(names, ", "))
+}
+
+// looseUnder gives a NOTICE for each exactly-once sink among those given and each at-least-once view among those that it reads, directly or not.
+func (ss *session) looseUnder(snap *catalog.Snapshot, views, sinks []*catalog.Object) error {
+	for _, v := range views {
+		if v.Kind != catalog.MaterializedView {
+			continue
+		}
+		if js, _ := ss.srv.settings.checkpointsOf(v.Settings); js.Mode != checkpoint.AtLeastOnce {
+			continue
+		}
+		for _, k := range sinks {
+			if k.Sink == nil || !k.Sink.ExactlyOnce || !slices.ContainsFunc(snap.Dependents(v.ID), func(d *catalog.Object) bool { return d.ID == k.ID }) {
+				continue
+			}
+			if err := ss.notice("NOTICE", pgerr.SuccessfulCompletion, "after a crash rows of sources may count twice in materialized view %q, and in sink %q that reads it", v.Name, k.Name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkSinkMode refuses an exactly-once sink with at-least-once checkpoints of its own.
+func checkSinkMode(o *catalog.Object) error {
+	if !o.Sink.ExactlyOnce || o.Settings[checkpoint.SettingMode] != checkpoint.AtLeastOnce.String() {
+		return nil
+	}
+	return pgerr.Newf(pgerr.InvalidParameterValue, "%s = AT_LEAST_ONCE cannot be combined with %s = %s", checkpoint.SettingMode, connector.OptionGuarantee, connector.ExactlyOnce).
+		WithHint("Set %s = EXACTLY_ONCE for the sink, or create it with %s = '%s'.", checkpoint.SettingMode, connector.OptionGuarantee, connector.AtLeastOnce)
+}
+
 // ownCheckpoints returns the settings of the checkpoints of a job, nil when it has none of its own.
 func (s *Server) ownCheckpoints(o *catalog.Object) *checkpoint.JobSettings {
 	for _, st := range s.settings.table.list {
 		if _, own := o.Settings[st.name]; own && st.live {
-			js := jobCheckpoints(over(o.Settings, s.settings.get))
+			js, _ := s.settings.checkpointsOf(o.Settings)
 			return &js
 		}
 	}

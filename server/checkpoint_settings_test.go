@@ -128,3 +128,95 @@ func TestCheckpointSettingsChangeLive(t *testing.T) {
 	s.must("INSERT INTO t VALUES (2)", "FLUSH", "FLUSH", "FLUSH")
 	require.Equal(t, before, done())
 }
+
+// Of settings that exclude each other one may be a view's own and the other the server's. Where both are known it is refused; where they meet at a start the view's own holds.
+func TestContradictionsWithTheServersSettings(t *testing.T) {
+	checkpointrows.Shows(t, 7)
+	const unaligned, mode, concurrent = "execution.checkpointing.unaligned.enabled", "execution.checkpointing.mode", "execution.checkpointing.max-concurrent-checkpoints"
+	const message = unaligned + " = true cannot be combined with " + mode + " = AT_LEAST_ONCE"
+	d := open(t)
+	s := d.connect()
+	s.must("CREATE TABLE t (k int)", "CREATE MATERIALIZED VIEW plain AS SELECT k FROM t",
+		"CREATE MATERIALIZED VIEW over WITH ("+unaligned+" = true) AS SELECT k FROM t",
+		"CREATE MATERIALIZED VIEW loose WITH ("+mode+" = 'AT_LEAST_ONCE') AS SELECT k FROM t",
+		"CREATE MATERIALIZED VIEW many WITH ("+concurrent+" = 3) AS SELECT k FROM t")
+	e := s.fails("ALTER SYSTEM SET "+mode+" = 'AT_LEAST_ONCE'", "22023", message)
+	require.Equal(t, `Materialized view "over" has settings of its own.`, e.Detail)
+	e = s.fails("ALTER SYSTEM SET "+unaligned+" = on", "22023", message)
+	require.Equal(t, `Materialized view "loose" has settings of its own.`, e.Detail)
+	s.must("ALTER MATERIALIZED VIEW loose RESET (" + mode + ")")
+	s.fails("ALTER SYSTEM SET "+unaligned+" = on", "22023", unaligned+" = true cannot be combined with "+concurrent+" = more than 1")
+	s.must("ALTER MATERIALIZED VIEW loose SET (" + mode + " = 'AT_LEAST_ONCE')")
+	require.Equal(t, "EXACTLY_ONCE|off", s.row("SELECT current_setting('"+mode+"'), current_setting('"+unaligned+"')"), "what was refused is not kept")
+
+	config := func() []string {
+		return d.connect().rows("SELECT name, mode, unaligned, max_concurrent FROM streamdb.checkpoint_config WHERE name IN ('plain', 'over', 'loose', 'many') ORDER BY name")
+	}
+	require.NoError(t, d.srv.Abort())
+	d.cfg.Settings = map[string]string{mode: "AT_LEAST_ONCE"}
+	d.start()
+	require.Equal(t, []string{"loose|AT_LEAST_ONCE|f|1", "many|AT_LEAST_ONCE|f|3", "over|EXACTLY_ONCE|t|1", "plain|AT_LEAST_ONCE|f|1"}, config())
+	require.NoError(t, d.srv.Abort())
+	d.cfg.Settings = map[string]string{unaligned: "on"}
+	d.start()
+	require.Equal(t, []string{"loose|AT_LEAST_ONCE|f|1", "many|EXACTLY_ONCE|f|3", "over|EXACTLY_ONCE|t|1", "plain|EXACTLY_ONCE|t|1"}, config())
+	s = d.connect()
+	s.must("ALTER SYSTEM SET execution.checkpointing.timeout = '5min'") // what was so before is no reason
+	s.fails("ALTER SYSTEM SET "+mode+" = 'AT_LEAST_ONCE'", "22023", message)
+	require.NoError(t, d.srv.Abort())
+	d.cfg.Settings = map[string]string{unaligned: "on", mode: "AT_LEAST_ONCE"}
+	_, err := server.Open(d.ctx, d.cfg)
+	require.ErrorContains(t, err, message)
+	d.cfg.Settings = nil
+	d.start()
+}
+
+// A sink that writes exactly once takes part in checkpoints that are. Whatever else is asked for of it alone is refused; where the server or a view that it reads is at least
+// once it is said what that means.
+func TestExactlyOnceSinksUnderAtLeastOnceCheckpoints(t *testing.T) {
+	const mode = "execution.checkpointing.mode"
+	const message = mode + " = AT_LEAST_ONCE cannot be combined with delivery_guarantee = exactly_once"
+	d := open(t)
+	s := d.connect()
+	told := func(q string) []string {
+		t.Helper()
+		s.notices = nil
+		s.must(q)
+		var out []string
+		for _, n := range s.notices {
+			out = append(out, n.Severity+": "+n.Message)
+		}
+		return out
+	}
+	sink := func(name, from, more string) string {
+		return "CREATE SINK " + name + " FROM " + from + " WITH (connector = 'file', path = '" + t.TempDir() + "'" + more + ") FORMAT UPSERT ENCODE JSON"
+	}
+	config := func(name string) string {
+		return s.row("SELECT mode FROM streamdb.checkpoint_config WHERE name = '" + name + "'")
+	}
+	s.must("CREATE TABLE t (k int PRIMARY KEY)", "CREATE MATERIALIZED VIEW m AS SELECT k FROM t", "CREATE MATERIALIZED VIEW mm AS SELECT k FROM m")
+	e := s.fails(sink("a", "mm", ", "+mode+" = 'AT_LEAST_ONCE'"), "22023", message)
+	require.Contains(t, e.Hint, "delivery_guarantee = 'at_least_once'")
+	s.must("SET " + mode + " = 'AT_LEAST_ONCE'")
+	s.fails(sink("a", "mm", ""), "22023", message)
+	require.Empty(t, told(sink("loose", "mm", ", delivery_guarantee = 'at_least_once'")))
+	require.Equal(t, "AT_LEAST_ONCE", config("loose"))
+	s.must("RESET " + mode)
+	require.Empty(t, told(sink("a", "mm", "")))
+	s.fails("ALTER SINK a SET ("+mode+" = 'AT_LEAST_ONCE')", "22023", message)
+	require.Empty(t, told("ALTER SINK loose SET ("+mode+" = 'EXACTLY_ONCE')"))
+	require.Empty(t, told("ALTER SINK loose SET ("+mode+" = 'AT_LEAST_ONCE')"))
+
+	const counts = `after a crash rows of sources may count twice in materialized view "m", and in sink "a" that reads it`
+	require.Equal(t, []string{"NOTICE: " + counts}, told("ALTER MATERIALIZED VIEW m SET ("+mode+" = 'AT_LEAST_ONCE')"))
+	require.Equal(t, []string{`NOTICE: after a crash rows of sources may count twice in materialized view "m", and in sink "b" that reads it`}, told(sink("b", "mm", "")))
+	s.must("DROP SINK b", "ALTER MATERIALIZED VIEW m RESET ("+mode+")")
+
+	require.Equal(t, []string{`NOTICE: sinks that write exactly once keep ` + mode + ` = EXACTLY_ONCE: a`}, told("ALTER SYSTEM SET "+mode+" = 'AT_LEAST_ONCE'"))
+	require.Equal(t, "EXACTLY_ONCE|AT_LEAST_ONCE|AT_LEAST_ONCE", config("a")+"|"+config("loose")+"|"+config("m"))
+	require.Contains(t, told(sink("c", "t", "")), "NOTICE: sinks that write exactly once keep "+mode+" = EXACTLY_ONCE: c")
+	require.Equal(t, "EXACTLY_ONCE", config("c"))
+	d.crash()
+	s = d.connect()
+	require.Equal(t, "EXACTLY_ONCE|AT_LEAST_ONCE|AT_LEAST_ONCE", config("a")+"|"+config("loose")+"|"+config("m"))
+}

@@ -83,6 +83,9 @@ func (d *dispatch) createSink(st *sql.CreateSink) error {
 		return err
 	}
 	d.tell(notices)
+	if err := d.tellGuarantee(o); err != nil {
+		return err
+	}
 	create := func() (*exec.Job, error) { return srv.createJob(o, nil, d.ss.tx.hidden()) }
 	return d.launch(o, create, unlock, background, tag, func(j *exec.Job) error {
 		if err := d.filled(j); err != nil {
@@ -93,6 +96,17 @@ func (d *dispatch) createSink(st *sql.CreateSink) error {
 		}
 		return nil
 	})
+}
+
+// tellGuarantee says what at-least-once checkpoints of the server, or of what it reads, mean for a new sink.
+func (d *dispatch) tellGuarantee(o *catalog.Object) error {
+	snap := d.ss.snapshot()
+	if slices.Contains(d.ss.srv.keepExactlyOnce(snap), o.Name) {
+		if err := d.ss.tellKept(o.Name); err != nil {
+			return err
+		}
+	}
+	return d.ss.looseUnder(snap, snap.Objects(), []*catalog.Object{o})
 }
 
 // sinkOptions parts what is the job's from what is the connector's.
@@ -184,6 +198,9 @@ func (d *dispatch) planSink(snap *catalog.Snapshot, o *catalog.Object, query *sq
 		return nil, err
 	}
 	def.Key, def.Mode, def.ExactlyOnce = cfg.Key, string(cfg.Mode), cfg.ExactlyOnce
+	if err := checkSinkMode(o); err != nil {
+		return nil, err
+	}
 	o.AppendOnly = root.Inputs[0].AppendOnly
 	v := connector.Values{Options: def.Options}
 	def.ChangesOnly = !v.Bool(true, connector.OptionSnapshot)
@@ -261,6 +278,9 @@ func (d *dispatch) alterSinkOptions(x *sql.AlterAction, o *catalog.Object) error
 		if delete(def.Options, opt.Name); x.Kind != sql.AlterReset {
 			def.Options[opt.Name] = opt.Value
 		}
+	}
+	if err := checkSinkMode(&c); err != nil {
+		return atPos(err, x.Pos)
 	}
 	spec := sinkSpec(&c)
 	if len(options) > 0 {

@@ -195,6 +195,9 @@ func (s *Server) open(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := s.settings.checkCheckpoints(nil); err != nil {
+		return err
+	}
 	store, err := object.Open(ctx, s.cfg.CheckpointDir)
 	if err != nil {
 		return fmt.Errorf("checkpoint directory %s: %w", s.cfg.CheckpointDir, err)
@@ -250,6 +253,7 @@ func (s *Server) open(ctx context.Context) error {
 	if err := s.openSecurity(); err != nil {
 		return err
 	}
+	s.logContradictions()
 	s.startTook = time.Since(locked)
 	s.run()
 	return nil

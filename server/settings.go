@@ -665,7 +665,7 @@ func (s *serverSettings) load(path string) error {
 }
 
 // alter changes what ALTER SYSTEM has set and keeps it. With live the values must go together for a running server.
-func (s *serverSettings) alter(live bool, change func(altered map[string]string)) error {
+func (s *serverSettings) alter(live bool, check func(next, now *serverSettings) error, change func(altered map[string]string)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	altered, vals := maps.Clone(s.altered), maps.Clone(s.initial)
@@ -673,7 +673,8 @@ func (s *serverSettings) alter(live bool, change func(altered map[string]string)
 	maps.Copy(vals, altered)
 	next := &serverSettings{table: s.table, vals: vals, memory: s.memory}
 	if live {
-		if err := cmp.Or(next.checkCheckpoints(nil), next.checkpoints().Validate()); err != nil {
+		now := &serverSettings{table: s.table, vals: s.vals, memory: s.memory}
+		if err := cmp.Or(next.checkCheckpoints(nil), next.checkpoints().Validate(), check(next, now)); err != nil {
 			return err
 		}
 	}
@@ -752,7 +753,7 @@ func (s *Server) alterSystem(st *setting, value string, reset bool) error {
 			change = func(altered map[string]string) { altered[st.name] = value }
 		}
 	}
-	if err := s.settings.alter(live, change); err != nil || !live {
+	if err := s.settings.alter(live, s.jobWith, change); err != nil || !live {
 		return err
 	}
 	return s.applyCheckpointSettings()
