@@ -208,7 +208,8 @@ func unreferenced(ctx context.Context, store object.Store, h *head, keep map[str
 	return keys, nil
 }
 
-// GC removes, or with dryRun only lists, the objects that no retained checkpoint needs. A server may be running on the store.
+// GC removes, or with dryRun only lists, the objects that no retained checkpoint needs. A server may be running on the store: what it writes for the next HEAD is left alone. What it
+// has pinned of checkpoints that left HEAD is not: who reads that gets an error.
 func GC(ctx context.Context, store object.Store, dryRun bool, w io.Writer) error {
 	h, _, err := readHead(ctx, store)
 	if err != nil {

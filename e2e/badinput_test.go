@@ -99,6 +99,40 @@ func TestUnreachableStore(t *testing.T) {
 	require.Equal(t, 2, exit, out)
 }
 
+// TestGarbageOfARunningServer: what no checkpoint needs is removed by hand only when the server is gone, or when one insists; checkpoints are whole all the same.
+func TestGarbageOfARunningServer(t *testing.T) {
+	o := serveOptions{dataDir: t.TempDir(), settings: crashSettings}
+	p := serve(t, o)
+	c := p.client(t)
+	c.exec(`CREATE TABLE t (id int PRIMARY KEY); CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM t; INSERT INTO t VALUES (1); CHECKPOINT`)
+	dir := filepath.Join(o.dataDir, "checkpoints")
+	orphan := filepath.Join(dir, "pack", "0000000000000001-x-1.pack")
+	require.NoError(t, os.MkdirAll(filepath.Dir(orphan), 0o755))
+	require.NoError(t, os.WriteFile(orphan, []byte("x"), 0o600))
+
+	exit, out := command(t, nil, "checkpoint", "gc", dir)
+	require.Equal(t, 1, exit, out)
+	require.Contains(t, out, fmt.Sprintf("whose process %d is running", p.cmd.Process.Pid))
+	require.Contains(t, out, "--force")
+	exit, out = command(t, nil, "checkpoint", "gc", "--dry-run", dir)
+	require.Equal(t, 0, exit, out)
+	require.FileExists(t, orphan)
+	exit, out = command(t, nil, "checkpoint", "gc", "--force", dir)
+	require.Equal(t, 0, exit, out)
+	require.NoFileExists(t, orphan)
+	c.exec(`INSERT INTO t VALUES (2); CHECKPOINT`)
+	p.kill()
+
+	require.NoError(t, os.MkdirAll(filepath.Dir(orphan), 0o755))
+	require.NoError(t, os.WriteFile(orphan, []byte("x"), 0o600))
+	exit, out = command(t, nil, "checkpoint", "gc", dir)
+	require.Equal(t, 0, exit, out)
+	require.NoFileExists(t, orphan)
+	p = serve(t, o)
+	require.Equal(t, "2", p.client(t).value(`SELECT n FROM v`))
+	p.stop(t)
+}
+
 // TestFullDisk: what could not be written was not committed and is said so; what was acknowledged is there, also after a crash.
 func TestFullDisk(t *testing.T) {
 	for _, point := range []string{"wal/append", "wal/sync"} {

@@ -5,6 +5,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/internal/pgerr"
@@ -15,7 +19,7 @@ type checkpointCmd struct {
 	List    checkpointList    `cmd:"" help:"List the completed checkpoints."`
 	Inspect checkpointInspect `cmd:"" help:"Show what a checkpoint consists of."`
 	Verify  checkpointVerify  `cmd:"" help:"Check that every file a checkpoint needs is there and intact."`
-	GC      checkpointGC      `cmd:"" name:"gc" help:"Delete what no checkpoint needs. No server may run on it."`
+	GC      checkpointGC      `cmd:"" name:"gc" help:"Delete what no checkpoint needs, as servers do themselves at their start and once a day."`
 }
 
 // openStore opens the store of checkpoints. A folder must be there: opening it would make it.
@@ -83,6 +87,7 @@ func (c *checkpointVerify) Run(a *app) error {
 type checkpointGC struct {
 	URL    string `arg:""`
 	DryRun bool   `help:"Only print what would be deleted."`
+	Force  bool   `help:"Also when a server may be running on it. Its checkpoints are safe; a savepoint that it copies from one that was replaced meanwhile, or a query that reads that, fails."`
 }
 
 // Run collects garbage.
@@ -91,5 +96,32 @@ func (c *checkpointGC) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	if !c.DryRun && !c.Force {
+		at, err := checkpoint.PeekClaim(a.ctx, s)
+		if err != nil {
+			return err
+		}
+		if why := mayRun(at.Holder); why != "" {
+			return pgerr.Newf(pgerr.ObjectInUse, "%s belongs to server %s, %s", s, at.Holder, why).
+				WithDetail("What it reads of checkpoints that were replaced meanwhile, to copy a savepoint for example, would go.").
+				WithHint("Stop it, or look at what would go with --dry-run; when it is gone, or what it reads does not matter, use --force.")
+		}
+	}
 	return checkpoint.GC(a.ctx, s, c.DryRun, a.stdout)
+}
+
+// mayRun says why the server that has claimed a store may still be running; "" when it does not.
+func mayRun(holder string) string {
+	host, process, ok := strings.Cut(holder, "/")
+	pid, err := strconv.Atoi(process)
+	if !ok || err != nil {
+		return ""
+	}
+	if here, err := os.Hostname(); err != nil || here != host {
+		return "which may be running on " + host
+	}
+	if pid == os.Getpid() || errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+		return ""
+	}
+	return fmt.Sprintf("whose process %d is running", pid)
 }

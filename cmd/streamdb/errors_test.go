@@ -1,7 +1,10 @@
 package main
 
 import (
+	"fmt"
 	"net"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -46,5 +49,19 @@ func TestCheckpointsOfNoFolder(t *testing.T) {
 			require.Equal(t, exitFailure, run([]string{"checkpoint", tool, url}), tool)
 			require.NoDirExists(t, dir)
 		}
+	}
+}
+
+// Garbage is left alone while the server that has claimed the store may run.
+func TestServerOfAStoreMayRun(t *testing.T) {
+	host, err := os.Hostname()
+	require.NoError(t, err)
+	ended := exec.Command("true")
+	require.NoError(t, ended.Run())
+	for holder, why := range map[string]string{
+		"": "", "somebody": "", fmt.Sprintf("%s/%d", host, os.Getpid()): "", fmt.Sprintf("%s/%d", host, ended.Process.Pid): "",
+		fmt.Sprintf("%s/%d", host, os.Getppid()): fmt.Sprintf("whose process %d is running", os.Getppid()), "elsewhere.example/1": "which may be running on elsewhere.example",
+	} {
+		require.Equal(t, why, mayRun(holder), holder)
 	}
 }
