@@ -201,7 +201,14 @@ func (c *Coordinator) dispatch(actions []action, spawn func(func(context.Context
 				c.env.FailJob(a.job, a.err)
 			}
 		case actLog:
-			c.env.Log.Warn().Uint64("checkpoint", a.id).Str("job", a.job).Err(a.err).Msg(a.msg)
+			line := c.env.Log.Warn()
+			if a.id != 0 {
+				line = line.Uint64("checkpoint", a.id)
+			}
+			if a.job != "" {
+				line = line.Str("job", a.job)
+			}
+			line.Err(a.err).Msg(a.msg)
 		}
 	}
 }

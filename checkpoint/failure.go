@@ -107,7 +107,7 @@ func ReasonOf(err error) FailureReason {
 		return NotAllRequiredTasksRunning
 	case errors.Is(err, ErrFenced):
 		return CheckpointCoordinatorShutdown
-	case pgerr.CodeOf(err) == pgerr.IOError:
+	case pgerr.CodeOf(err) == pgerr.IOError, pgerr.CodeOf(err) == pgerr.UnableToConnect:
 		return IOException
 	}
 	return CheckpointDeclined

@@ -165,6 +165,10 @@ func (b *binder) readCheckpoint(f *pgext.TableFunction, c *pgext.Call, lat *scop
 	if b.o.Checkpoint == nil || f.Ordinality {
 		return nil, nil, pgerr.Newf(pgerr.FeatureNotSupported, "streamdb.read_checkpoint cannot be used here").At(pos)
 	}
+	if b.stream {
+		return nil, nil, pgerr.Newf(pgerr.FeatureNotSupported, "streamdb.read_checkpoint cannot be used in a materialized view").
+			WithHint("What a checkpoint holds does not change: query it directly, or keep its rows with CREATE TABLE AS.").At(pos)
+	}
 	rel, err := b.o.Checkpoint(texts[0], texts[1])
 	if err != nil {
 		return nil, nil, pgerr.From(err).At(pos)

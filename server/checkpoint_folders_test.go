@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -175,4 +176,49 @@ func TestAlterSystemResetAll(t *testing.T) {
 	d.crash()
 	require.Equal(t, "10s 3s UTC NO_EXTERNALIZED_CHECKPOINTS", values())
 	d.connect().fails("ALTER SYSTEM RESET nope", "42704", "")
+}
+
+// What cannot be reached is told with one SQLSTATE, whatever it is.
+func TestUnreachableTargets(t *testing.T) {
+	t.Setenv("AWS_ACCESS_KEY_ID", "a")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "b")
+	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	addr := l.Addr().String()
+	require.NoError(t, l.Close()) // nobody listens there
+	s := open(t).connect()
+	s.must("CREATE TABLE t (a int PRIMARY KEY)", "CREATE MATERIALIZED VIEW m AS SELECT count(*) AS n FROM t")
+	bucket := "s3://b/p?endpoint=http://" + addr + "&region=us-east-1"
+	for _, q := range []string{
+		"SELECT streamdb.savepoint('" + bucket + "')", "SELECT streamdb.dispose_savepoint('" + bucket + "')", "SELECT * FROM streamdb.read_checkpoint('" + bucket + "', 't')",
+		"CREATE SINK b FROM t WITH (connector = 'file', path = '" + bucket + "') FORMAT UPSERT ENCODE JSON",
+		"CREATE SINK p FROM t WITH (connector = 'postgres', url = 'postgres://u@" + addr + "/d', table = 't')",
+	} {
+		require.Contains(t, s.fails(q, "08001", "").Message, addr, q)
+	}
+}
+
+func TestCheckpointOfOneRelation(t *testing.T) {
+	s := open(t).connect()
+	s.must("CREATE TABLE t (a int PRIMARY KEY)", "CREATE MATERIALIZED VIEW m AS SELECT count(*) AS n FROM t", "CREATE VIEW v AS SELECT 1", "CREATE SEQUENCE q",
+		"CREATE SOURCE src (a int) WITH (connector = 'file', path = '/nowhere/*') FORMAT PLAIN ENCODE JSON")
+	completed := "SELECT count(*) FROM streamdb.checkpoints WHERE status = 'COMPLETED' AND job_id = 1"
+	for i, name := range []string{"t", "public.t", "m"} {
+		s.must("INSERT INTO t VALUES ("+fmt.Sprint(i)+")", "CHECKPOINT "+name)
+		require.Equal(t, fmt.Sprint(i+1), s.row(completed), name)
+	}
+	for _, name := range []string{"v", "q", "src"} {
+		require.Equal(t, "streamdb.jobs lists what runs.", s.fails("CHECKPOINT "+name, "42809", `"`+name+`" is not a materialized view or a sink`).Hint)
+	}
+	s.fails("CHECKPOINT nope", "42P01", `relation "nope" does not exist`)
+
+	dir := strings.TrimPrefix(s.row("SHOW execution.checkpointing.dir"), "file://")
+	read := "FROM streamdb.read_checkpoint('" + dir + "', 't')"
+	s.must("CREATE VIEW stored AS SELECT * " + read)
+	require.Equal(t, "3", s.row("SELECT count(*) FROM stored"))
+	for _, query := range []string{"SELECT * " + read, "SELECT (SELECT count(*) " + read + ")", "SELECT * FROM stored", "WITH r AS (SELECT * " + read + ") SELECT r.a FROM r JOIN t USING (a)"} {
+		e := s.fails("CREATE MATERIALIZED VIEW r AS "+query, "0A000", "streamdb.read_checkpoint cannot be used in a materialized view")
+		require.NotEmpty(t, e.Hint, query)
+	}
 }

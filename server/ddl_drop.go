@@ -213,7 +213,7 @@ func (d *dispatch) jobsNamed(n *sql.Name) ([]*exec.Job, error) {
 	}
 	j, ok := d.ss.srv.engine.Job(o.ID)
 	if !ok {
-		return nil, pgerr.Newf(pgerr.WrongObjectType, "%q is not a materialized view or a sink", n.Name).At(n.Pos)
+		return nil, pgerr.Newf(pgerr.WrongObjectType, "%q is not a materialized view or a sink", n.Name).At(n.Pos).WithHint("streamdb.jobs lists what runs.")
 	}
 	return []*exec.Job{j}, nil
 }

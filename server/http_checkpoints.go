@@ -86,6 +86,8 @@ func httpError(w http.ResponseWriter, err error) {
 		w.Header().Set("WWW-Authenticate", `Basic realm="`+httpRealm+`", charset="UTF-8"`)
 	case pgerr.ObjectNotInPrerequisiteState, pgerr.ObjectInUse:
 		status = http.StatusConflict
+	case pgerr.CannotConnectNow:
+		status = http.StatusServiceUnavailable
 	case pgerr.ConfigurationLimitExceeded:
 		status = http.StatusTooManyRequests
 	}

@@ -95,6 +95,9 @@ func startingMux(why func() string) *http.ServeMux {
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "not ready: "+why(), http.StatusServiceUnavailable)
 	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		httpError(w, pgerr.Newf(pgerr.CannotConnectNow, "the server is not ready: %s", why()))
+	})
 	return mux
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,11 +74,24 @@ func TestStandbyTakesOver(t *testing.T) {
 	refused := refusal(t, standby)
 	require.Equal(t, "57P03", refused.Code)
 	require.Contains(t, refused.Detail, "addr of "+filepath.Base(first))
-	for path, want := range map[string]int{"/healthz": http.StatusOK, "/readyz": http.StatusServiceUnavailable, "/metrics": http.StatusOK} {
+	for path, want := range map[string]int{
+		"/healthz": http.StatusOK, "/readyz": http.StatusServiceUnavailable, "/metrics": http.StatusOK, "/": http.StatusServiceUnavailable,
+		"/jobs": http.StatusServiceUnavailable, "/jobs/1/checkpoints": http.StatusServiceUnavailable, "/jobs/1/savepoints/x": http.StatusServiceUnavailable,
+	} {
 		w := httptest.NewRecorder()
 		standby.HTTPHandler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
 		require.Equal(t, want, w.Code, path)
+		if !strings.HasPrefix(path, "/jobs") {
+			continue
+		}
+		require.Equal(t, "application/json", w.Header().Get("Content-Type"))
+		require.Contains(t, w.Body.String(), `{"errors":["the server is not ready: standby; the leader is `)
+		require.Contains(t, w.Body.String(), "addr of "+filepath.Base(first))
 	}
+	w := httptest.NewRecorder()
+	server.Starting().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/jobs/1/checkpoints", nil))
+	require.Equal(t, http.StatusServiceUnavailable, w.Code)
+	require.JSONEq(t, `{"errors":["the server is not ready: starting"]}`, w.Body.String())
 
 	died := time.Now()
 	require.NoError(t, a.srv.Abort())

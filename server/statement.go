@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/streamdb/streamdb/catalog"
 	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/pgwire"
@@ -250,12 +251,14 @@ func unsupported(st sql.Statement) error {
 		WithHint("See the manual's list of statements for what this version offers.")
 }
 
-// checkpoint takes a checkpoint of everything: a named job's checkpoint needs those of all it reads from, so they are always cut together.
+// checkpoint takes a checkpoint of everything: that of a table or a job needs those of all it reads from, so they are always cut together.
 func (d *dispatch) checkpoint(st *sql.Checkpoint) error {
 	var req checkpoint.TriggerRequest
-	if st.Object != nil {
-		if _, err := d.jobsNamed(st.Object); err != nil {
-			return err
+	if n := st.Object; n != nil {
+		if o, ok := d.ss.resolve(*n); !ok || o.Kind != catalog.Table {
+			if _, err := d.jobsNamed(n); err != nil {
+				return err
+			}
 		}
 	}
 	if err := once(st.Options); err != nil {

@@ -8,9 +8,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
 	"github.com/streamdb/streamdb/internal/checkpointrows"
@@ -51,6 +54,24 @@ func (d *database) metric(name string) float64 {
 	return v
 }
 
+// lockedLog keeps what a server logs.
+type lockedLog struct {
+	mu  sync.Mutex
+	buf strings.Builder
+}
+
+func (l *lockedLog) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(b)
+}
+
+func (l *lockedLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
 // A store in trouble: jobs stay up and take in what comes, nothing restarts, the checkpoint fails and the next one after the trouble completes. A last checkpoint that
 // fails is no failure of anything.
 func TestStoreOutage(t *testing.T) {
@@ -59,7 +80,8 @@ func TestStoreOutage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s3 := objecttest.NewS3Server(t, "bucket")
 			closesItsConnections(t, s3)
-			d := open(t, onBucket(t, s3))
+			var log lockedLog
+			d := open(t, onBucket(t, s3), func(c *server.Config) { c.Logger = zerolog.New(&log) })
 			c := d.connect()
 			c.must("CREATE TABLE t (k int PRIMARY KEY, v int)", "CREATE MATERIALIZED VIEW s AS SELECT count(*) AS n, sum(v) AS v FROM t", "INSERT INTO t VALUES (1, 1)", "CHECKPOINT")
 			down := &atomic.Bool{}
@@ -75,6 +97,10 @@ func TestStoreOutage(t *testing.T) {
 				require.Equal(t, "58030", code)
 			}
 			require.Equal(t, "100|5050", c.row("SELECT * FROM s"), "the view goes on")
+			if fault == objecttest.S3FailBefore {
+				require.Contains(t, log.String(), "publishing a checkpoint failed")
+				require.NotContains(t, log.String(), `"job":""`)
+			}
 			require.Equal(t, "RUNNING|", c.row("SELECT state, coalesce(last_error, '') FROM streamdb.jobs WHERE name = 's'"))
 			require.Positive(t, d.metric("object_store_retries_total"))
 			down.Store(false)

@@ -160,8 +160,13 @@ func targetError(err error) error {
 		return nil
 	}
 	var pg *pgconn.PgError
-	if !errors.As(err, &pg) {
-		return pgerr.Wrap(pgerr.ConnectionException, err, "target of the sink")
+	var unreached *pgconn.ConnectError
+	switch {
+	case errors.As(err, &pg):
+	case errors.As(err, &unreached):
+		return pgerr.Wrap(pgerr.UnableToConnect, err, "target of the sink")
+	default:
+		return pgerr.Wrap(pgerr.ConnectionFailure, err, "target of the sink")
 	}
 	e := pgerr.Wrap(pgerr.Code(pg.Code), errors.New(pg.Message), "target of the sink")
 	if pg.Detail != "" {

@@ -8,6 +8,7 @@ const (
 	SuccessfulCompletion             Code = "00000"
 	Warning                          Code = "01000"
 	ConnectionException              Code = "08000"
+	UnableToConnect                  Code = "08001" // sqlclient_unable_to_establish_sqlconnection
 	ConnectionFailure                Code = "08006"
 	TransactionResolutionUnknown     Code = "08007"
 	ProtocolViolation                Code = "08P01"

@@ -66,6 +66,7 @@ var (
 	ErrNoBucket     = errors.New("bucket does not exist")
 	ErrForbidden    = errors.New("access denied")
 	ErrUnavailable  = errors.New("object store is unavailable")
+	ErrUnreachable  = fmt.Errorf("%w: it cannot be reached", ErrUnavailable)
 )
 
 // Error is a failed call. It matches its Kind (one of the sentinel errors) and carries a SQLSTATE and a hint for the user.
@@ -105,6 +106,8 @@ func (e *Error) Unwrap() []error {
 		code = pgerr.UndefinedFile
 	case errors.Is(e.Kind, ErrForbidden):
 		code = pgerr.InsufficientPrivilege
+	case errors.Is(e.Kind, ErrUnreachable):
+		code = pgerr.UnableToConnect
 	}
 	report := pgerr.Newf(code, "%s", e.Error())
 	report.Hint = e.Hint

@@ -157,6 +157,7 @@ func TestS3Trouble(t *testing.T) {
 	require.ErrorIs(t, err, object.ErrUnavailable)
 	require.True(t, object.IsAmbiguous(err))
 	require.ErrorContains(t, err, "connection refused")
+	require.Equal(t, pgerr.UnableToConnect, pgerr.CodeOf(err))
 	require.Contains(t, pgerr.From(err).Hint, "can be reached")
 }
 

@@ -162,7 +162,11 @@ func (s *S3) fail(ctx context.Context, op, key string, write bool, err error) *E
 		code = api.ErrorCode()
 		e.Cause = fmt.Errorf("%s: %s", code, api.ErrorMessage())
 	}
+	noCredentials := strings.Contains(err.Error(), "get credentials")
 	switch {
+	case noCredentials:
+		e.Kind = ErrForbidden
+		e.Hint = "No AWS credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE."
 	case code == "NoSuchBucket":
 		e.Kind = ErrNoBucket
 		e.Hint = fmt.Sprintf("Create bucket %q at %s, or correct the name in the URL.", s.bucket, where)
@@ -187,14 +191,12 @@ func (s *S3) fail(ctx context.Context, op, key string, write bool, err error) *E
 	case status >= 500, status/100 == 2: // the latter: an answer that was cut off
 		e.Kind, e.Retryable, e.Ambiguous = ErrUnavailable, true, write
 	case status == 0:
-		var network net.Error
-		if strings.Contains(err.Error(), "credentials") && !errors.As(err, &network) || strings.Contains(err.Error(), "get credentials") {
-			e.Kind = ErrForbidden
-			e.Hint = "No AWS credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE."
-			break
-		}
 		e.Kind, e.Retryable, e.Ambiguous = ErrUnavailable, true, write
 		e.Cause = shortest(err)
+		var op *net.OpError
+		if errors.As(err, &op) && op.Op == "dial" {
+			e.Kind = ErrUnreachable
+		}
 		e.Hint = fmt.Sprintf("Check that %s can be reached from here.", where)
 	}
 	return e
