@@ -60,7 +60,7 @@ func TestCrash(t *testing.T) {
 }
 
 // killLoop is the load, the kills and the checks after each; the last server is left running.
-func killLoop(t *testing.T, o serveOptions, kills int) (*workload, *process) {
+func killLoop(t *testing.T, o serveOptions, kills int, beside ...load) (*workload, *process) {
 	began := time.Now()
 	seed := uint64(intEnv(t, "STREAMDB_E2E_SEED", defaultSeed))
 	t.Logf("seed %d", seed)
@@ -68,6 +68,10 @@ func killLoop(t *testing.T, o serveOptions, kills int) (*workload, *process) {
 	w := newWorkload(t, seed)
 	p := serve(t, o)
 	w.create(p.client(t))
+	for _, l := range beside {
+		l.create(p.client(t), w)
+	}
+	w.beside = beside
 	stop := make(chan struct{})
 	go func() { pause(mostLife); close(stop) }()
 	w.run(p, stop)
@@ -115,6 +119,9 @@ func killLoop(t *testing.T, o serveOptions, kills int) (*workload, *process) {
 		w.check(p.client(t))
 	}
 	w.finish(p.client(t))
+	for _, l := range beside {
+		l.finish(p.client(t))
+	}
 	var report strings.Builder
 	for _, at := range slices.Sorted(maps.Keys(where)) {
 		fmt.Fprintf(&report, "%4d  %s\n", where[at], at)

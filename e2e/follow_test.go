@@ -123,7 +123,7 @@ func (s *subscriber) content() string {
 // check goes on with a new connection until the copy is equal to the relation, to which nobody writes.
 func (s *subscriber) check(t *testing.T, c *client) {
 	t.Helper()
-	require.NoError(t, s.err)
+	require.NoError(t, s.err, "%s\nserver: %s", s.relation, c.p.log)
 	conn, err := c.p.connect(t.Context())
 	require.NoError(t, err)
 	defer conn.Close(context.WithoutCancel(t.Context())) //nolint:errcheck // read only
@@ -139,7 +139,7 @@ func (s *subscriber) check(t *testing.T, c *client) {
 		}
 		return s.err != nil || len(pending) == 0 && want == s.content()
 	}), "the copy of %s at epoch %d is not the relation:\n%s\n\n%s", s.relation, s.epoch, want, s.content())
-	require.NoError(t, s.err)
+	require.NoError(t, s.err, "%s\nserver: %s", s.relation, c.p.log)
 }
 
 // psql streams what a subscription gives, and ends with it.

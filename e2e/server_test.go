@@ -263,6 +263,18 @@ func (c *client) exec(sql string) [][]string {
 	return rows
 }
 
+// flush makes all that is committed visible. When that does not end it tells where the jobs are.
+func (c *client) flush() {
+	c.t.Helper()
+	if _, err := c.try(`FLUSH`); err != nil {
+		other, log := c.p.client(c.t), c.p.log.String()
+		for _, sql := range []string{`SELECT * FROM streamdb.jobs`, `SELECT * FROM streamdb.checkpoints ORDER BY checkpoint_id DESC LIMIT 40`} {
+			log += "\n" + lines(other.exec(sql))
+		}
+		require.NoError(c.t, err, log)
+	}
+}
+
 // value returns the only value of a query.
 func (c *client) value(sql string) string {
 	c.t.Helper()

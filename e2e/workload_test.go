@@ -77,7 +77,16 @@ type workload struct {
 	writers []*writer
 	schema  *schemaWriter
 	copies  []*subscriber
+	beside  []load
 	closed  [][]string // the rows of closedQuery, once somebody asked for them
+}
+
+// load is what else there is in a database under load.
+type load interface {
+	create(c *client, w *workload)
+	run(p *process, stop <-chan struct{})
+	check(c *client) // after the workload's own
+	finish(c *client)
 }
 
 func newWorkload(t *testing.T, seed uint64) *workload {
@@ -134,6 +143,9 @@ func (w *workload) run(p *process, stop <-chan struct{}) {
 	for _, s := range w.copies {
 		wg.Go(func() { s.run(w.t, p, stop) })
 	}
+	for _, l := range w.beside {
+		wg.Go(func() { l.run(p, stop) })
+	}
 	wg.Wait()
 }
 
@@ -143,7 +155,7 @@ func (w *workload) check(c *client) {
 	for _, wr := range w.writers {
 		wr.settle(w.t, c)
 	}
-	c.exec(`FLUSH`)
+	c.flush()
 	w.schema.settle(w.t, c)
 	c.wait(`SELECT coalesce(sum(clicks), 0) FROM v_clicks`, strconv.Itoa(w.clicks.written))
 	for _, v := range views {
@@ -160,6 +172,9 @@ func (w *workload) check(c *client) {
 		if s.relation != movingView {
 			s.check(w.t, c)
 		}
+	}
+	for _, l := range w.beside {
+		l.check(c)
 	}
 }
 
