@@ -131,7 +131,6 @@ func TestCheckpointSettingsChangeLive(t *testing.T) {
 
 // Of settings that exclude each other one may be a view's own and the other the server's. Where both are known it is refused; where they meet at a start the view's own holds.
 func TestContradictionsWithTheServersSettings(t *testing.T) {
-	checkpointrows.Shows(t, 7)
 	const unaligned, mode, concurrent = "execution.checkpointing.unaligned.enabled", "execution.checkpointing.mode", "execution.checkpointing.max-concurrent-checkpoints"
 	const message = unaligned + " = true cannot be combined with " + mode + " = AT_LEAST_ONCE"
 	d := open(t)
