@@ -3,6 +3,7 @@ package exec
 import (
 	"context"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -252,7 +253,7 @@ func (p *Pinned) Release() {
 }
 
 // Pin pins, for all relations, the newest epoch that all have published and that is not before minEpoch, waiting for it where need be.
-// Relations whose job is stopped, paused or failing, or reads one that is, are not waited for.
+// Relations whose job is stopped, paused or failing, or reads one that is, are not waited for; it is an error when one of those that fail has no version at all.
 func (e *Engine) Pin(ctx context.Context, rels []*Relation, minEpoch uint64) (*Pinned, error) {
 	return e.pin(ctx, rels, minEpoch, false)
 }
@@ -263,11 +264,38 @@ func (e *Engine) pinAdvancing(ctx context.Context, rels []*Relation, minEpoch ui
 	return e.pin(ctx, rels, minEpoch, true)
 }
 
+// unreadable is an error while r has no version, and its job or one that it reads from keeps failing: nothing comes until the cause is gone.
+func (r *Relation) unreadable() error {
+	if r.job == nil || r.hasVersion() {
+		return nil
+	}
+	i := slices.IndexFunc(r.job.upstream, (*Job).failing)
+	if i < 0 {
+		return nil
+	}
+	j := r.job.upstream[i]
+	err := pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "%q holds no rows at present: its job keeps failing", r.Name)
+	if j != r.job {
+		err = pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "%q holds no rows at present: the job of %q, which it reads, keeps failing", r.Name, j.Spec.Name)
+	}
+	if last := j.Err(); last != nil {
+		err = err.WithDetail("%s", last)
+	}
+	return err.WithHint("It is started again until the cause is gone: see streamdb.jobs.")
+}
+
 func (e *Engine) pin(ctx context.Context, rels []*Relation, minEpoch uint64, all bool) (*Pinned, error) {
 	for {
 		changed := e.progress.wait()
 		if p := e.tryPin(rels, minEpoch, all); p != nil {
 			return p, nil
+		}
+		if !all {
+			for _, r := range rels {
+				if err := r.unreadable(); err != nil {
+					return nil, err
+				}
+			}
 		}
 		select {
 		case <-changed:

@@ -327,6 +327,7 @@ func (j *Job) giveUp(r *run, err error) {
 }
 
 func (j *Job) failed(err error, ranWell bool) {
+	defer j.engine.progress.notify() // readers may have waited long enough
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if ranWell {
