@@ -66,6 +66,7 @@ type jobRun struct {
 	closes  []Barrier // epochs that have been closed, oldest first
 	started simTotal  // its output when the run began, at the end of
 	from    uint64    // this epoch
+	since   uint64    // nobody who has read it up to this epoch only can go on from there: it began anew, or had rows in flight
 	outputs map[uint64]*simOutput
 	passed  uint64 // epoch that all aggs have passed
 	cuts    map[uint64]*simCut
@@ -324,9 +325,11 @@ func (s *simSource) close(b Barrier) {
 	for _, a := range r.aggs {
 		a.push(s.ch, simRow{barrier: b, seq: b.Epoch, loose: r.loose})
 	}
-	if cut != nil && b.Unaligned {
+	if cut == nil || r.srv.sunk(r.job.id) {
+		// A reader that is behind an unaligned checkpoint has to begin anew, which a sink cannot.
+	} else if b.Unaligned {
 		r.overtake(b.Checkpoint, r.srv.w.ms(0, 10))
-	} else if cut != nil && b.AlignedTimeout > 0 && cut.reads == 1 {
+	} else if b.AlignedTimeout > 0 && cut.reads == 1 {
 		r.overtake(b.Checkpoint, b.AlignedTimeout)
 	}
 	r.finish(b.Checkpoint)
@@ -637,6 +640,9 @@ func (r *jobRun) write(checkpoint uint64, c *simCut) {
 	}
 	js := &JobState{Job: r.job.id, Checkpoint: checkpoint, Parallelism: len(r.aggs), Positions: map[string][]byte{}, Operators: map[string][]byte{}}
 	key := fmt.Sprint(c.offsets, c.read, total)
+	if c.inflight.n != 0 {
+		key = fmt.Sprint("in flight", checkpoint) // what comes next is another state
+	}
 	unchanged := !b.Full && r.completed == key
 	if state0.n != 0 {
 		r.file(checkpoint, "state", state0)
@@ -655,10 +661,10 @@ func (r *jobRun) write(checkpoint uint64, c *simCut) {
 		snap.FullSize += f.handle.Size
 	}
 	if c.inflight.n != 0 {
-		keep := r.files
-		r.file(checkpoint, "inflight", c.inflight)
-		snap.Deltas = append(snap.Deltas, r.files[len(r.files)-1].handle)
-		r.files = keep
+		w.counts.inflight++
+		body := append(c.inflight.bytes(), r.name...)
+		js.Inflight = []state.Handle{{Name: fmt.Sprintf("inflight/%d-0", checkpoint), Size: int64(len(body)), CRC: castagnoli(body), Inline: body}}
+		w.inflight[simCutKey{checkpoint, r.job.id}] = true
 	}
 	js.State = snap
 	for i, src := range r.sources {

@@ -56,7 +56,8 @@ func (s *simSink) restoreTo(w *simWorld, pending []uint64) {
 // simRestored is the state of a job as read from a checkpoint.
 type simRestored struct {
 	entry   *JobState
-	total   simTotal
+	total   simTotal // with what was in flight
+	flown   simTotal
 	files   []simFile
 	offsets map[int]int
 	read    map[uint64]simTotal
@@ -95,7 +96,15 @@ func (w *simWorld) checkCut(m *Manifest) {
 			}
 			t = t.plus(v)
 		}
+		for _, h := range s.Inflight {
+			t = t.plus(simTotalOf(w.bucket.read(s.refs.files[h.Name])))
+		}
 		return t
+	}
+	for id, s := range m.Jobs {
+		if seen := w.sinces[id]; len(seen) == 0 || seen[len(seen)-1] < s.Since() {
+			w.sinces[id] = append(seen, s.Since())
+		}
 	}
 	for _, id := range sortedJobs(m) {
 		s, job := m.Jobs[id], w.defs[id]
@@ -119,6 +128,7 @@ func (w *simWorld) checkCut(m *Manifest) {
 			at := m.Jobs[in]
 			switch {
 			case at == nil:
+				w.failf("I4: in checkpoint %d job %d has read from job %d, which is not in it", m.ID, id, in)
 			case at.Checkpoint < s.Checkpoint:
 				w.failf("I4: in checkpoint %d job %d at %d has read from job %d at %d", m.ID, id, s.Checkpoint, in, at.Checkpoint)
 			case at.Since() <= s.Checkpoint:
@@ -128,10 +138,13 @@ func (w *simWorld) checkCut(m *Manifest) {
 			default:
 				w.counts.held++
 				h := m.HeldAt(in, s.Checkpoint)
+				if was, _ := slices.BinarySearch(w.sinces[in], s.Checkpoint+1); h == nil && was > 0 && w.inflight[simCutKey{w.sinces[in][was-1], in}] && !job.sink {
+					break // its state was without what was in flight: the reader begins anew
+				}
 				if h == nil {
 					w.failf("I4: in checkpoint %d nothing is held of job %d for job %d at %d", m.ID, in, id, s.Checkpoint)
 				}
-				if t := totals(h.JobState); t != read {
+				if t := totals(h.JobState); t != read || len(h.Inflight) > 0 {
 					w.failf("I4: in checkpoint %d job %d at %d has read %v from job %d, of which %v is held", m.ID, id, s.Checkpoint, read, in, t)
 				}
 			}
@@ -148,6 +161,13 @@ func (w *simWorld) checkCut(m *Manifest) {
 // readState reads a state from the store, as a restore does.
 func (s *simProcess) readState(ctx context.Context, entry *JobState) (*simRestored, error) {
 	d := simDecode(entry)
+	for _, h := range entry.Inflight {
+		if castagnoli(h.Inline) != h.CRC {
+			s.w.failf("I4: %s was restored with other bytes", h.Name)
+		}
+		d.flown = d.flown.plus(simTotalOf(h.Inline))
+	}
+	d.total = d.flown
 	if entry.State == nil {
 		return d, nil
 	}
@@ -209,7 +229,7 @@ func (s *simProcess) restore(ctx context.Context, m *Manifest) error {
 		return err
 	}
 	for _, id := range s.jobs {
-		s.begin(w.defs[id], states[id], m)
+		s.begin(w.defs[id], s.follows(w.defs[id], states[id], m), m)
 	}
 	return nil
 }
@@ -229,6 +249,40 @@ func (s *simProcess) readStates(ctx context.Context, m *Manifest, jobs []uint64)
 	return states, nil
 }
 
+// sunk reports whether a sink reads from a job, directly or not.
+func (s *simProcess) sunk(job uint64) bool {
+	return slices.ContainsFunc(s.withReaders(map[uint64]bool{job: true}), func(id uint64) bool { return s.w.defs[id].sink })
+}
+
+// follows returns d when what the job misses of its inputs can be had after a crash: it is the difference of a state that was held and the newest one.
+func (s *simProcess) follows(job *simJob, d *simRestored, m *Manifest) *simRestored {
+	if d == nil {
+		return nil
+	}
+	for _, in := range job.inputs {
+		at := m.Jobs[in]
+		if at.Since() <= d.entry.Checkpoint {
+			continue
+		}
+		if m.HeldAt(in, d.entry.Checkpoint) == nil || len(at.Inflight) > 0 {
+			return s.anew(job)
+		}
+		s.w.counts.held++
+	}
+	return d
+}
+
+// anew takes note of a job that cannot go on from its state.
+func (s *simProcess) anew(job *simJob) *simRestored {
+	if job.sink {
+		s.w.failf("I3: job %d has a sink and cannot go on", job.id)
+	}
+	s.w.counts.anew++
+	s.w.anew[job.id] = true
+	s.w.trace("anew", s.name, "", job.id)
+	return nil
+}
+
 // begin starts a run of a job from d, or anew.
 func (s *simProcess) begin(job *simJob, d *simRestored, m *Manifest) {
 	w := s.w
@@ -237,6 +291,14 @@ func (s *simProcess) begin(job *simJob, d *simRestored, m *Manifest) {
 		made: map[uint64]*JobState{}, keys: map[uint64]string{}, saved: map[uint64]bool{}, filed: make([]simTotal, job.aggs), from: s.epoch, passed: s.epoch,
 	}
 	s.runs[job.id] = r
+	if d != nil && slices.ContainsFunc(job.inputs, func(in uint64) bool { return s.runs[in] != nil && d.entry.Epoch < s.runs[in].since }) {
+		d = s.anew(job)
+	}
+	if d == nil {
+		r.since = s.epoch + 1
+	} else if d.flown.n != 0 {
+		r.since = d.entry.Epoch
+	}
 	for p := range job.parts {
 		r.sources = append(r.sources, &simSource{r: r, ch: len(r.sources), part: p, stopped: s.stopped[job.id]})
 	}
@@ -259,6 +321,9 @@ func (s *simProcess) begin(job *simJob, d *simRestored, m *Manifest) {
 	}
 	r.aggs[0].total = total
 	r.filed[0] = total
+	if d != nil {
+		r.filed[0] = total.minus(d.flown)
+	}
 	for _, src := range r.sources {
 		if src.part >= 0 {
 			if d != nil {
@@ -282,11 +347,8 @@ func (s *simProcess) begin(job *simJob, d *simRestored, m *Manifest) {
 		}
 		src.read = d.read[src.input]
 		// What has become of the input since the reader's checkpoint is read as the difference.
-		if h := m.HeldAt(src.input, d.entry.Checkpoint); h != nil && m.Jobs[src.input] != nil && m.Jobs[src.input].Since() > d.entry.Checkpoint {
-			w.counts.held++
-		}
 		more := now.minus(src.read)
-		if more.n < 0 {
+		if more.n < 0 && !w.anew[src.input] {
 			w.failf("I4: job %d has read %v from job %d, which is at %v after a restore", job.id, src.read, src.input, now)
 		}
 		src.read = now

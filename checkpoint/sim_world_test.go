@@ -71,7 +71,7 @@ func (h *worldEvents) pop() worldEvent {
 
 // simCounts tell what happened in a world.
 type simCounts struct {
-	events, faults, crashes, freezes, takeovers, claims, commits, restores, requests, refused, savepoints, stops, restarts, collected, unaligned, overtaken, held, expired, declined int
+	events, faults, crashes, freezes, takeovers, claims, commits, restores, requests, refused, savepoints, stops, restarts, collected, unaligned, overtaken, inflight, held, anew, expired, declined int
 }
 
 func (c *simCounts) add(o simCounts) {
@@ -91,7 +91,9 @@ func (c *simCounts) add(o simCounts) {
 	c.collected += o.collected
 	c.unaligned += o.unaligned
 	c.overtaken += o.overtaken
+	c.inflight += o.inflight
 	c.held += o.held
+	c.anew += o.anew
 	c.expired += o.expired
 	c.declined += o.declined
 }
@@ -135,8 +137,13 @@ type simWorld struct {
 	ids     map[uint64]string // checkpoint → the server that began it
 	cuts    map[simCutKey]simTotal
 	files   map[string]simTotal
-	claims  map[uint64]string
-	cfg     Config
+	// inflight are the states that have rows in flight, sinces per job the checkpoints of the states that were ever in the newest completed one, anew jobs that had to
+	// begin anew.
+	inflight map[simCutKey]bool
+	sinces   map[uint64][]uint64
+	anew     map[uint64]bool
+	claims   map[uint64]string
+	cfg      Config
 	// configured is how many checkpoints there were when the settings last changed.
 	configured int
 	counts     simCounts
@@ -149,7 +156,7 @@ type simWorld struct {
 func newSimWorld(seed uint64, loud bool) *simWorld {
 	w := &simWorld{
 		rng: rand.New(rand.NewPCG(seed, 7)), head: &head{}, needed: map[string]bool{}, manifests: map[string]*Manifest{}, producing: true,
-		defs: map[uint64]*simJob{}, sinks: map[uint64]*simSink{}, ids: map[uint64]string{}, cuts: map[simCutKey]simTotal{}, files: map[string]simTotal{},
+		defs: map[uint64]*simJob{}, sinks: map[uint64]*simSink{}, ids: map[uint64]string{}, cuts: map[simCutKey]simTotal{}, files: map[string]simTotal{}, inflight: map[simCutKey]bool{}, sinces: map[uint64][]uint64{}, anew: map[uint64]bool{},
 		claims: map[uint64]string{}, loud: loud, hash: fnv1a(seed, 0),
 	}
 	w.bucket, w.outside = newSimObjects(w, "bucket"), newSimObjects(w, "savepoints")

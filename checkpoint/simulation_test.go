@@ -33,7 +33,7 @@ const simInline = 2 << 10
 var simScratch = os.TempDir()
 
 // simFailed are seeds that have broken a promise once.
-var simFailed = []uint64{13, 41, 71, 179, 10030, 10356, 100887, 100888, 103324, 104638, 104644, 202542, 207517, 203301, 510112, 201295, 205806, 209348}
+var simFailed = []uint64{13, 41, 71, 179, 10030, 10356, 100887, 100888, 103324, 104638, 104644, 202542, 207517, 203301, 207903, 510112, 201295, 205806, 209348}
 
 // populate makes the jobs of a world, and what is going to happen to them.
 func (w *simWorld) populate() {
@@ -347,6 +347,9 @@ func (w *simWorld) checkSavepoint(path string) *Manifest {
 		}
 		for name, r := range s.refs.operators {
 			s.Operators[name] = bytes(r)
+		}
+		if len(s.Inflight) > 0 {
+			w.failf("I4: in savepoint %s job %d has rows in flight", path, id)
 		}
 		for _, h := range s.State.Deltas {
 			totals[id] = totals[id].plus(simTotalOf(bytes(s.refs.files[h.Name])))
