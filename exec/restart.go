@@ -46,9 +46,6 @@ func (j *Job) failedRun(err error) *run {
 // prepare chooses where the run starts and attaches it to its inputs' logs, so that nothing after that point is dropped.
 func (r *run) prepare() error {
 	j := r.job
-	if err := j.taken.Load(); err != nil {
-		return *err
-	}
 	j.mu.Lock()
 	from := j.completed
 	j.mu.Unlock()
@@ -66,6 +63,9 @@ func (r *run) prepare() error {
 			return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "the state of the job that %s replaces cannot be taken over, and it cannot be computed again", j.Spec.Name)
 		}
 		r.attach(0, noInput) // nothing can be forgotten
+	}
+	if err := j.taken.Load(); err != nil { // what the logs hold stays for when that has changed
+		return *err
 	}
 	began := time.Now()
 	if err := r.restore(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/streamdb/streamdb/catalog"
+	"github.com/streamdb/streamdb/connector"
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/planner"
 	"github.com/streamdb/streamdb/sql"
@@ -263,8 +264,8 @@ func (d *dispatch) permit(st sql.Statement) error {
 			return denied("must be superuser or have privileges of the pg_read_server_files role to read files of the server")
 		}
 	case *sql.CreateSink:
-		if c, ok := option(st.Options, "connector"); ok && strings.EqualFold(c.Value, "file") && !snap.HasPrivilegesOf(role, catalog.RoleWriteServerFiles) {
-			return denied("must be superuser or have privileges of the pg_write_server_files role to write files of the server")
+		if c, ok := option(st.Options, connector.OptionConnector); ok {
+			return ss.mayWriteFiles(c.Value)
 		}
 	case *sql.CreateIndex:
 		return own(st.Table, false)
@@ -371,7 +372,25 @@ func (d *dispatch) permitAlter(st *sql.AlterObject, own func(sql.Name, bool) err
 		}
 		return nil
 	}
-	return own(st.Name, false)
+	if err := own(st.Name, false); err != nil {
+		return err
+	}
+	if o, ok := ss.resolve(st.Name); ok && o.Sink != nil { // where it writes may be another place than its owner could name when it was made
+		for _, a := range st.Actions {
+			if _, options := d.sinkOptions(a.Options); len(options) > 0 {
+				return ss.mayWriteFiles(o.Sink.Options[connector.OptionConnector])
+			}
+		}
+	}
+	return nil
+}
+
+// mayWriteFiles checks that the session may have a sink connector write.
+func (ss *session) mayWriteFiles(sink string) error {
+	if snap := ss.snapshot(); strings.EqualFold(sink, "file") && !snap.HasPrivilegesOf(ss.role(), catalog.RoleWriteServerFiles) {
+		return denied("must be superuser or have privileges of the pg_write_server_files role to write files of the server")
+	}
+	return nil
 }
 
 func (d *dispatch) permitComment(st *sql.CommentOn, own func(sql.Name, bool) error) error {

@@ -34,24 +34,11 @@ func (d *dispatch) createSink(st *sql.CreateSink) error {
 	if err != nil {
 		return err
 	}
-	job, options := d.sinkOptions(st.Options)
-	settings, given, background, err := d.viewOptions(job)
+	o, background, err := d.sinkObject(st)
 	if err != nil {
 		return err
 	}
-	def := &catalog.SinkDef{ID: newSinkID(), Options: map[string]string{}, EncodeOptions: map[string]string{}}
-	for _, op := range options {
-		if _, dup := def.Options[op.Name]; dup {
-			return pgerr.Newf(pgerr.SyntaxError, "option %q given more than once", op.Name).At(op.Pos)
-		}
-		def.Options[op.Name] = op.Value
-	}
-	if st.Format != nil {
-		def.Format, def.Encode = st.Format.Format, st.Format.Encode
-		for _, op := range st.Format.Options {
-			def.EncodeOptions[op.Name] = op.Value
-		}
-	}
+	o.Schema = schema
 	free, err := d.lockSchema()
 	if err != nil {
 		return err
@@ -61,21 +48,19 @@ func (d *dispatch) createSink(st *sql.CreateSink) error {
 	if done, err := d.exists(schema, st.Name, st.IfNotExists, tag); done || err != nil {
 		return err
 	}
-	o := &catalog.Object{
-		Kind: catalog.Sink, Schema: schema, Name: st.Name.Name, SearchPath: d.ss.vars.storedPath(), EmitOnClose: st.EmitOnWindowClose,
-		Settings: settings, Options: given, Creating: true, Sink: def,
+	query, err := d.sinkQuery(st, o)
+	if err != nil {
+		return err
 	}
-	query := st.Query
-	if st.From != nil {
-		if query, err = d.sinkSource(*st.From, def); err != nil {
-			return err
-		}
-	}
-	o.Query = queryText(query)
 	var notices []*pgerr.Error
 	if err := d.ss.update(func(tx *catalog.Tx) error {
 		o.ID = tx.NextID()
-		if notices, err = d.planSink(tx.Snapshot(), o, query); err != nil {
+		q, err := d.planSink(tx.Snapshot(), o, query)
+		if err != nil {
+			return err
+		}
+		notices = q.Notices
+		if err := d.checkSink(sinkSpec(o)); err != nil {
 			return err
 		}
 		return tx.Add(o)
@@ -91,11 +76,65 @@ func (d *dispatch) createSink(st *sql.CreateSink) error {
 		if err := d.filled(j); err != nil {
 			return err
 		}
-		if def.ChangesOnly && !srv.checkpointed(d.ctx, j) {
+		if o.Sink.ChangesOnly && !srv.checkpointed(d.ctx, j) {
 			return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "sink %q has no checkpoint to go on from: after a crash it would miss changes", o.Name)
 		}
 		return nil
 	})
+}
+
+// sinkObject is the sink of a statement before its query is looked at.
+func (d *dispatch) sinkObject(st *sql.CreateSink) (o *catalog.Object, background bool, err error) {
+	job, options := d.sinkOptions(st.Options)
+	settings, given, background, err := d.viewOptions(job)
+	if err != nil {
+		return nil, false, err
+	}
+	def := &catalog.SinkDef{ID: newSinkID(), Options: map[string]string{}, EncodeOptions: map[string]string{}}
+	for _, op := range options {
+		if _, dup := def.Options[op.Name]; dup {
+			return nil, false, pgerr.Newf(pgerr.SyntaxError, "option %q given more than once", op.Name).At(op.Pos)
+		}
+		def.Options[op.Name] = op.Value
+	}
+	if st.Format != nil {
+		def.Format, def.Encode = st.Format.Format, st.Format.Encode
+		for _, op := range st.Format.Options {
+			def.EncodeOptions[op.Name] = op.Value
+		}
+	}
+	return &catalog.Object{
+		Kind: catalog.Sink, Name: st.Name.Name, SearchPath: d.ss.vars.storedPath(), EmitOnClose: st.EmitOnWindowClose, Settings: settings, Options: given, Creating: true, Sink: def,
+	}, background, nil
+}
+
+// sinkQuery is the query of a sink, whose text is put into o.
+func (d *dispatch) sinkQuery(st *sql.CreateSink, o *catalog.Object) (query *sql.Query, err error) {
+	query = st.Query
+	if st.From != nil {
+		if query, err = d.sinkSource(*st.From, o.Sink); err != nil {
+			return nil, err
+		}
+	}
+	o.Query = queryText(query)
+	return query, nil
+}
+
+// explainSink plans the job that CREATE SINK would make; the target is not asked.
+func (d *dispatch) explainSink(st *sql.CreateSink) (*plan.Plan, error) {
+	o, _, err := d.sinkObject(st)
+	if err != nil {
+		return nil, err
+	}
+	query, err := d.sinkQuery(st, o)
+	if err != nil {
+		return nil, err
+	}
+	q, err := d.planSink(d.ss.snapshot(), o, query)
+	if err != nil {
+		return nil, err
+	}
+	return q.Plan, nil
 }
 
 // tellGuarantee says what at-least-once checkpoints of the server, or of what it reads, mean for a new sink.
@@ -154,8 +193,8 @@ func (d *dispatch) sinkSource(n sql.Name, def *catalog.SinkDef) (*sql.Query, err
 	return stmts[0].(*sql.Query), nil //nolint:forcetypeassert // a SELECT
 }
 
-// planSink plans the job of a sink, and checks that its target takes what the query gives.
-func (d *dispatch) planSink(snap *catalog.Snapshot, o *catalog.Object, query *sql.Query) ([]*pgerr.Error, error) {
+// planSink plans the job of a sink.
+func (d *dispatch) planSink(snap *catalog.Snapshot, o *catalog.Object, query *sql.Query) (*planner.Planned, error) {
 	def := o.Sink
 	opts := d.ss.planOptions(snap, nil)
 	opts.Relation, opts.EmitOnClose = o.ID, o.EmitOnClose
@@ -226,7 +265,7 @@ func (d *dispatch) planSink(snap *catalog.Snapshot, o *catalog.Object, query *sq
 	if o.Plan, err = json.Marshal(q.Plan); err != nil {
 		return nil, fmt.Errorf("encode plan: %w", err)
 	}
-	return q.Notices, d.checkSink(cfg)
+	return q, nil
 }
 
 // checkSink asks the target.

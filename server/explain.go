@@ -101,6 +101,14 @@ func (d *dispatch) explain(st *sql.Explain) error {
 			return err
 		}
 		e.Plan = q.Plan
+	} else if t, ok := st.Target.(*sql.CreateSink); ok {
+		if st.Analyze {
+			return pgerr.Newf(pgerr.FeatureNotSupported, "EXPLAIN ANALYZE of CREATE SINK is not supported").WithHint("Create the sink; EXPLAIN ANALYZE SINK name shows what it does.")
+		}
+		var err error
+		if e.Plan, err = d.explainSink(t); err != nil {
+			return err
+		}
 	} else {
 		var err error
 		if p, err = d.explained(st); err != nil {
@@ -368,15 +376,19 @@ func (d *dispatch) runningView(st *sql.Explain) (*plan.Plan, *planner.RunningJob
 	if !ok {
 		return nil, nil, undefinedRelation(*st.View)
 	}
-	if o.Kind != catalog.MaterializedView {
-		return nil, nil, pgerr.Newf(pgerr.WrongObjectType, "%q is not a materialized view", o.Name).At(st.View.Pos)
+	kind, may := catalog.MaterializedView, func() error { return ss.mayRelation(o, catalog.PrivSelect, nil) }
+	if st.Sink { // nobody may read one
+		kind, may = catalog.Sink, func() error { return ss.mustOwn(o, false) }
 	}
-	if err := ss.mayRelation(o, catalog.PrivSelect, nil); err != nil {
+	if o.Kind != kind {
+		return nil, nil, pgerr.Newf(pgerr.WrongObjectType, "%q is not a %s", o.Name, kind).At(st.View.Pos)
+	}
+	if err := may(); err != nil {
 		return nil, nil, err
 	}
 	j, ok := ss.srv.engine.Job(o.ID)
 	if !ok {
-		return nil, nil, pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "materialized view %q is not running", o.Name)
+		return nil, nil, pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "%s %q is not running", kind, o.Name)
 	}
 	if !st.Analyze {
 		return j.Spec.Plan, nil, nil

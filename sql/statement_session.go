@@ -118,7 +118,8 @@ type Explain struct {
 	Duration         string // of ANALYZE of a materialized view: an interval, "" = since its start
 	Options          []Option
 	Target           Statement
-	View             *Name // instead of Target: EXPLAIN [ANALYZE] MATERIALIZED VIEW name
+	View             *Name // instead of Target: EXPLAIN [ANALYZE] MATERIALIZED VIEW | SINK name
+	Sink             bool  // View is a sink
 	Checkpoint       *ExplainedCheckpoint
 }
 

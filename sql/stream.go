@@ -153,7 +153,7 @@ func (p *parser) explain() Statement {
 	if summary >= 0 {
 		e.Summary = summary == 1
 	}
-	if p.Accept("materialized", "view") {
+	if e.Sink = p.Accept("sink"); e.Sink || p.Accept("materialized", "view") {
 		n := p.name()
 		e.View = &n
 		return e
