@@ -777,6 +777,19 @@ func (r *Relation) completedEpoch() uint64 {
 	return r.job.completed.Epoch
 }
 
+// Lasting reports whether what the subscription tells can be gone on from after a crash, as far as the relation keeps its changes: a completed
+// checkpoint has the view at an epoch that its history goes back to.
+func (s *Subscription) Lasting() bool {
+	f, kept := s.feed.(*historyFeed)
+	if !kept || s.rel.job == nil {
+		return true
+	}
+	completed := s.rel.completedEpoch()
+	f.h.mu.Lock()
+	defer f.h.mu.Unlock()
+	return completed >= f.h.base
+}
+
 // errEnough ends the reading of a log.
 var errEnough = errors.New("enough")
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/streamdb/streamdb/catalog"
+	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/exec"
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/pgwire"
@@ -159,7 +160,8 @@ func (d *dispatch) startSubscription(st *sql.Subscribe) (*subscription, error) {
 	return s, err
 }
 
-// subscribeRelation reads a table or materialized view where it is.
+// subscribeRelation reads a table or materialized view where it is. A view with a retention that no checkpoint has yet gets one first: after a crash it would be computed
+// again, and nothing that was told of it could be gone on from.
 func (d *dispatch) subscribeRelation(ctx context.Context, t *subscribed, o exec.SubscribeOptions) (*exec.Subscription, error) {
 	ss := d.ss
 	if err := complete(t.obj); err != nil {
@@ -172,7 +174,20 @@ func (d *dispatch) subscribeRelation(ctx context.Context, t *subscribed, o exec.
 	o.Waits = func() error {
 		return ss.notice("NOTICE", pgerr.SuccessfulCompletion, "materialized view %q is paused: the subscription begins when it goes on", t.obj.Name)
 	}
-	return ss.srv.engine.Subscribe(ctx, rels[0], o)
+	sub, err := ss.srv.engine.Subscribe(ctx, rels[0], o)
+	if err != nil || sub.Lasting() || ss.srv.cfg.MemoryOnly {
+		return sub, err
+	}
+	if _, err = ss.srv.coord.TriggerWith(ctx, checkpoint.TriggerRequest{Jobs: []uint64{t.obj.JobID()}, Class: checkpoint.ClassForced}); err == nil {
+		return sub, nil
+	}
+	if ctx.Err() == nil {
+		err = ss.notice("WARNING", pgerr.Warning, "no checkpoint has materialized view %q yet: until one is complete, no subscription goes on after a crash: %s", t.obj.Name, pgerr.From(err).Message)
+	}
+	if err != nil {
+		sub.Close()
+	}
+	return sub, err
 }
 
 // subscribeQuery makes a query a job of the session.

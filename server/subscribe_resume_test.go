@@ -146,6 +146,65 @@ func TestSubscribeResumesOverCrashes(t *testing.T) {
 	followers[3].reaches(func() []string { return w.rows("SELECT * FROM src") })
 }
 
+// What a subscription tells can be gone on from at once, also where no checkpoint has been made of the view since it keeps its changes.
+func TestSubscribeResumesOverACrashBeforeTheFirstCheckpoint(t *testing.T) {
+	keep := " WITH (retention = '1 hour')"
+	count := " AS SELECT k, count(*) AS n FROM t GROUP BY k"
+	for name, create := range map[string][]string{
+		"view":             {"CREATE MATERIALIZED VIEW m" + keep + count},
+		"over a view":      {"CREATE MATERIALIZED VIEW below" + count, "CREATE MATERIALIZED VIEW m" + keep + " AS SELECT n, count(*) AS c FROM below GROUP BY n"},
+		"in a block":       {"BEGIN", "CREATE MATERIALIZED VIEW m" + keep + count, "COMMIT"},
+		"background":       {"SET background_ddl = on", "CREATE MATERIALIZED VIEW m" + keep + count, "WAIT m"},
+		"set later":        {"CREATE MATERIALIZED VIEW m" + count, "CHECKPOINT", "INSERT INTO t VALUES (1000, 1)", "ALTER MATERIALIZED VIEW m SET (retention = '1 hour')"},
+		"set for all":      {"SET retention = '1 hour'", "CREATE MATERIALIZED VIEW m" + count},
+		"another query":    {"CREATE MATERIALIZED VIEW m" + keep + count, "CHECKPOINT", "INSERT INTO t VALUES (1000, 1)", "CREATE OR REPLACE MATERIALIZED VIEW m" + keep + " AS SELECT k, max(id) AS n FROM t GROUP BY k"},
+		"over a source":    {"CREATE MATERIALIZED VIEW m" + keep + " AS SELECT k, count(*) AS n FROM src GROUP BY k"},
+		"with a bad row":   {"INSERT INTO t VALUES (1000, 0)", "CREATE MATERIALIZED VIEW m" + keep + " AS SELECT 10 / k AS n FROM t"},
+		"changed and back": {"CREATE MATERIALIZED VIEW m" + keep + count, "CHECKPOINT", "ALTER MATERIALIZED VIEW m RESET (retention)", "INSERT INTO t VALUES (1000, 1)", "ALTER MATERIALIZED VIEW m SET (retention = '1 hour')"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := open(t, func(c *server.Config) { c.Settings = map[string]string{"execution.checkpointing.interval": "0"} })
+			s := d.connect()
+			s.must("CREATE TABLE t (id int PRIMARY KEY, k int)", "INSERT INTO t SELECT i, 1 + i % 5 FROM generate_series(1, 100) AS i",
+				`CREATE SOURCE src (id int, k int) WITH (connector = 'datagen', "fields.id.kind" = 'sequence', "fields.k.kind" = 'sequence', "fields.k.start" = '1', "fields.k.end" = '50')`)
+			s.must(create...)
+			f := follow(t, "m")
+			f.connect(d)
+			f.take(1000, "0")
+			require.NotZero(t, f.epoch)
+			for i := range 3 {
+				w := d.connect()
+				w.must(fmt.Sprintf("INSERT INTO t SELECT i, 1 + i %% 5 FROM generate_series(%d, %d) AS i", 2000+10*i, 2000+10*i+9))
+				f.take(1000, "10ms")
+				d.crash()
+				f.connect(d)
+			}
+			w := d.connect()
+			w.must("FLUSH")
+			f.reaches(func() []string { return w.rows("SELECT * FROM m") })
+		})
+	}
+}
+
+// Where no checkpoint can be made a subscription begins all the same, and says what that means.
+func TestSubscribeWithoutACheckpoint(t *testing.T) {
+	d := open(t, func(c *server.Config) {
+		fp, err := failpoint.Parse("checkpoint/before-upload=error")
+		require.NoError(t, err)
+		c.Failpoints, c.Settings = fp, map[string]string{"execution.checkpointing.interval": "0"}
+	})
+	s := d.connect()
+	s.must("CREATE TABLE t (a int)", "INSERT INTO t VALUES (1)", "CREATE MATERIALIZED VIEW m WITH (retention = '1 hour') AS SELECT count(*) AS n FROM t")
+	f := follow(t, "m")
+	f.connect(d)
+	require.Len(t, f.s.notices, 1)
+	require.Contains(t, f.s.notices[0].Message, `no checkpoint has materialized view "m" yet: until one is complete, no subscription goes on after a crash: `)
+	f.reaches(func() []string { return []string{"1"} })
+	d.cfg.Failpoints = nil
+	d.crash()
+	require.Equal(t, "55000", d.connect().code(fmt.Sprintf("DECLARE x CURSOR WITH HOLD FOR SUBSCRIBE m AS OF %d", f.epoch)))
+}
+
 func TestSubscribeAsOfNeedsWhatIsKept(t *testing.T) {
 	d := open(t)
 	s := d.connect()
