@@ -178,10 +178,12 @@ func (c *Coordinator) dispatch(actions []action, spawn func(func(context.Context
 		case actSavepoint:
 			if spawn != nil {
 				spawn(func(ctx context.Context) event {
-					path, err := c.pub.writeSavepoint(ctx, a.spec, a.states, a.epoch, a.id, a.catalogVersion, a.catalog)
-					return evSavepoint{id: a.id, path: path, err: err}
+					path, err := c.pub.writeSavepoint(a.write.begin(ctx), a.spec, a.states, a.epoch, a.id, a.catalogVersion, a.catalog)
+					return evSavepoint{id: a.id, path: path, err: a.write.end(err)}
 				})
 			}
+		case actGiveUp:
+			a.write.giveUp()
 		case actNotify:
 			switch a.outcome {
 			case complete:

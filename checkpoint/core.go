@@ -19,8 +19,11 @@ import (
 // checkpoint id begins for them and for all that they read from (core_plan.go). A participant that has as many in flight as it may is left out, and so
 // is what reads from it, so that a slow job delays only itself and its readers. Published states of one id may thus come in several batches.
 //
-//	part: waiting → called → triggered → acked → publishing → done
+//	part: waiting → called → triggered → acked ⇄ publishing → done
 //	         └─────────┴──────────┴──────────┴─────────┴──────→ failed
+//
+// A part whose deadline has passed fails. While it is being written the write is given up instead, and its outcome decides: when HEAD was not touched the
+// parts that were late fail, and the others are published without them.
 //
 // Invariants: a part takes these edges only and ends once; a part is published only when every participant it reads from has a part with the same id
 // that is done or in the same batch (the causal rule), and until then the manifest holds what those had at that id; only one batch is being published at a
@@ -71,7 +74,7 @@ const (
 	partCalled                      // Participant.Trigger is being called
 	partTriggered                   // its answer is due
 	partAcked                       // its state is here, not published
-	partPublishing                  // in the batch being published
+	partPublishing                  // being written
 	partDone                        // durable, or equal to what is durable
 	partFailed                      // will not be published
 )
@@ -82,7 +85,7 @@ var edges = [...][]partState{
 	partCalled:     {partTriggered, partAcked, partFailed},
 	partTriggered:  {partAcked, partFailed},
 	partAcked:      {partPublishing, partDone, partFailed},
-	partPublishing: {partDone, partFailed},
+	partPublishing: {partAcked, partDone, partFailed},
 	partDone:       {},
 	partFailed:     {},
 }
@@ -93,6 +96,7 @@ type part struct {
 	settings JobSettings
 	deadline time.Time
 	full     bool // it is not to build on what is stored
+	late     bool // its deadline has passed while it was being written
 	state    partState
 	ack      *JobState
 	err      error
@@ -119,8 +123,11 @@ type pendingCheckpoint struct {
 	catalogVersion uint64
 	catalog        []byte
 	catalogDone    bool
+	deadline       time.Time // of the catalog
+	late           bool      // that has passed while the catalog was being written
 	cut            Cut
 	savepoint      *request // who asked for it, when it is one
+	write          *write   // of a savepoint
 	forced         bool     // somebody asked for it: unchanged jobs are shown too
 }
 
@@ -136,6 +143,7 @@ type batch struct {
 	retained       int
 	inline         int // bytes of new small things that go into the manifest
 	parts          map[*pendingCheckpoint][]uint64
+	write          *write
 	// late are, by job, the checkpoints in flight in which others still read from it: when they are complete its state as of them is needed.
 	late map[uint64][]uint64
 }
@@ -235,7 +243,10 @@ type (
 		states         []*JobState
 		catalogVersion uint64
 		catalog        []byte
+		write          *write
 	}
+	// actGiveUp ends a write, unless it is too late for that. Its outcome follows as ever.
+	actGiveUp struct{ write *write }
 	actNotify struct {
 		participant Participant
 		id          uint64
@@ -265,6 +276,7 @@ func (actBegin) isAction()     {}
 func (actTrigger) isAction()   {}
 func (actPublish) isAction()   {}
 func (actSavepoint) isAction() {}
+func (actGiveUp) isAction()    {}
 func (actNotify) isAction()    {}
 func (actReply) isAction()     {}
 func (actRestart) isAction()   {}
@@ -325,9 +337,12 @@ func (c *core) deadline(now time.Time) time.Time {
 	}
 	for _, p := range c.pending {
 		for _, q := range p.parts {
-			if q.open() {
+			if !q.ended() && !q.late {
 				earlier(q.deadline)
 			}
+		}
+		if !p.catalogDone && !p.late {
+			earlier(p.deadline)
 		}
 		if p.savepoint == nil && c.publishing == nil && !p.firstAck.IsZero() && p.anyOpen() && len(c.ready(p)) > 0 {
 			earlier(p.firstAck.Add(c.cfg.GroupWindow))
@@ -391,7 +406,7 @@ func (c *core) step(now time.Time, ev event) []action {
 	case evDrop:
 		c.drop(e.job)
 		c.stats.forget(e.job)
-		acts = c.failOpen(now, e.job, Failed(CheckpointCoordinatorSuspend, fmt.Errorf("%w: it was dropped", ErrNotRunning)), acts)
+		acts = c.failOpen(now, e.job, wasDropped(), acts)
 	case evConfig:
 		c.cfg, c.changed = e.cfg, true
 		c.stats.resize(e.cfg.History)
@@ -410,6 +425,10 @@ func (c *core) step(now time.Time, ev event) []action {
 
 func restarting() error {
 	return Failed(JobFailoverRegion, fmt.Errorf("%w: it is restarting", ErrNotRunning))
+}
+
+func wasDropped() error {
+	return Failed(CheckpointCoordinatorSuspend, fmt.Errorf("%w: it was dropped", ErrNotRunning))
 }
 
 // advance begins, publishes and forgets what can be now.

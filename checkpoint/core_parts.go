@@ -110,7 +110,9 @@ func (c *core) failed(now time.Time, p *pendingCheckpoint, q *part, err error, a
 	if p.savepoint != nil {
 		return acts // whoever asked is told; the job goes on
 	}
-	if m := c.members[job]; m != nil {
+	// What was late after the participant had handed in its state is not its fault: starting it again would mend nothing.
+	counts := q.ack == nil || ReasonOf(err) != CheckpointExpired
+	if m := c.members[job]; m != nil && counts {
 		if n := m.failures.failed(p.id, ReasonOf(err)); n > 0 {
 			acts = append(acts, actLog{id: p.id, job: q.p.Name(), msg: "checkpoint failed", err: err})
 			if n > 1 && m.every > 0 {
@@ -175,13 +177,51 @@ func (c *core) answerRestarts(acts []action) []action {
 	return acts
 }
 
-// expire gives up the participants that have not answered in time.
+// expire gives up what is not done in time.
 func (c *core) expire(now time.Time, acts []action) []action {
 	for _, p := range c.pending {
-		for _, id := range p.order {
-			if q := p.parts[id]; q.open() && !now.Before(q.deadline) {
-				acts = c.fail(now, p, id, Failed(CheckpointExpired, fmt.Errorf("checkpoint expired before completing: no answer within %v", q.settings.Timeout)), acts)
+		w := p.write
+		if b := c.publishing; b != nil {
+			if _, in := b.parts[p]; in {
+				w = b.write
 			}
+		}
+		for _, id := range p.order {
+			q := p.parts[id]
+			switch {
+			case q.ended() || q.late || now.Before(q.deadline):
+			case q.state == partPublishing:
+				q.late = true
+				acts = append(acts, actGiveUp{w})
+			default:
+				acts = c.fail(now, p, id, expired(q), acts)
+			}
+		}
+		if !p.catalogDone && !p.late && !now.Before(p.deadline) {
+			if p.late = true; w == nil {
+				p.catalogDone = true // the next checkpoint brings it again
+				acts = c.notStored(p, Failed(CheckpointExpired, errors.New("checkpoint expired before completing")), acts)
+			} else {
+				acts = append(acts, actGiveUp{w})
+			}
+		}
+	}
+	return acts
+}
+
+func expired(q *part) error {
+	what := "no answer"
+	if q.ack != nil {
+		what = "it was not published"
+	}
+	return Failed(CheckpointExpired, fmt.Errorf("checkpoint expired before completing: %s within %v", what, q.settings.Timeout))
+}
+
+// notStored tells those who wait for checkpoint p as a whole that it was not stored.
+func (c *core) notStored(p *pendingCheckpoint, err error, acts []action) []action {
+	for _, r := range slices.Clone(c.requests) {
+		if r.begun && r.id == p.id && r.savepoint == nil {
+			acts = c.finish(r, reply{err: err}, acts)
 		}
 	}
 	return acts
@@ -263,7 +303,7 @@ func (c *core) publish(now time.Time, acts []action) []action {
 			break // the newer ones come next
 		}
 	}
-	b := &batch{parts: map[*pendingCheckpoint][]uint64{}}
+	b := &batch{parts: map[*pendingCheckpoint][]uint64{}, write: &write{}}
 	for _, p := range c.pending {
 		ids, ok := ready[p]
 		if !ok {
@@ -360,6 +400,9 @@ func (c *core) late(b *batch) map[uint64][]uint64 {
 func (c *core) published(now time.Time, e evPublished, acts []action) []action {
 	b := e.batch
 	c.publishing = nil
+	if errors.Is(e.err, errGivenUp) {
+		return c.givenUp(now, b, append(acts, actLog{id: b.id, msg: "publishing a checkpoint took too long", err: e.err}))
+	}
 	if e.err != nil {
 		if errors.Is(e.err, ErrFenced) {
 			c.fatal = e.err
@@ -373,11 +416,7 @@ func (c *core) published(now time.Time, e evPublished, acts []action) []action {
 				acts = c.failReaders(now, p, id, errNotPublished, acts)
 			}
 			p.catalogDone = p.catalogDone || p.over() // what is left of it brings it, or the next checkpoint
-			for _, r := range slices.Clone(c.requests) {
-				if r.begun && r.id == p.id && r.savepoint == nil {
-					acts = c.finish(r, reply{err: Failed(FinalizeCheckpointFailure, fmt.Errorf("checkpoint %d: %w: %w", p.id, errNotPublished, e.err))}, acts)
-				}
-			}
+			acts = c.notStored(p, Failed(FinalizeCheckpointFailure, fmt.Errorf("checkpoint %d: %w: %w", p.id, errNotPublished, e.err)), acts)
 		}
 		return acts
 	}
@@ -402,6 +441,33 @@ func (c *core) published(now time.Time, e evPublished, acts []action) []action {
 		}
 	}
 	c.stats.published(e.result.manifest)
+	return acts
+}
+
+// givenUp ends the parts of a batch that were late. The others are published without them, at once.
+func (c *core) givenUp(now time.Time, b *batch, acts []action) []action {
+	for _, p := range b.checkpoints() {
+		p.firstAck = p.triggered
+		for _, id := range b.parts[p] {
+			p.parts[id].to(partAcked)
+		}
+		if p.late {
+			p.catalogDone = true
+			acts = c.notStored(p, Failed(CheckpointExpired, fmt.Errorf("checkpoint %d expired before completing", p.id)), acts)
+		}
+	}
+	for _, p := range b.checkpoints() {
+		for _, id := range b.parts[p] {
+			switch q := p.parts[id]; {
+			case q.late:
+				acts = c.fail(now, p, id, expired(q), acts)
+			case slices.ContainsFunc(c.restarts, func(r *restart) bool { return slices.Contains(r.jobs, id) }):
+				acts = c.fail(now, p, id, restarting(), acts)
+			case c.members[id] == nil:
+				acts = c.fail(now, p, id, wasDropped(), acts)
+			}
+		}
+	}
 	return acts
 }
 

@@ -349,7 +349,7 @@ func (c *core) begun(now time.Time, e evBegun, acts []action) []action {
 	}
 	p := &pendingCheckpoint{
 		id: e.id, epoch: e.epoch, cut: pl.cut, triggered: now, parts: map[uint64]*part{}, forced: len(pl.requests) > 0,
-		catalogVersion: e.catalogVersion, catalog: e.catalog,
+		catalogVersion: e.catalogVersion, catalog: e.catalog, deadline: now.Add(c.cfg.Timeout),
 	}
 	if pl.cut.Kind == KindSavepoint {
 		p.savepoint = pl.requests[0]

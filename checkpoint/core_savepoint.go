@@ -53,7 +53,8 @@ func (c *core) writeSavepoints(acts []action) []action {
 		if p.savepoint == nil || !slices.ContainsFunc(p.order, here) || slices.ContainsFunc(p.order, open) {
 			continue
 		}
-		a := actSavepoint{id: p.id, epoch: p.epoch, spec: p.savepoint.savepoint, catalogVersion: p.catalogVersion, catalog: p.catalog}
+		p.write = &write{}
+		a := actSavepoint{id: p.id, epoch: p.epoch, spec: p.savepoint.savepoint, catalogVersion: p.catalogVersion, catalog: p.catalog, write: p.write}
 		for _, id := range p.order {
 			if !here(id) {
 				p.savepoint.left = append(p.savepoint.left, id)
@@ -93,8 +94,11 @@ func (c *core) savepointWritten(now time.Time, e evSavepoint, acts []action) []a
 		return acts
 	}
 	told := savepoint
-	if e.err != nil {
-		told = aborted
+	switch {
+	case errors.Is(e.err, errGivenUp):
+		told, e.err = aborted, Failed(CheckpointExpired, fmt.Errorf("savepoint expired before completing: %w", e.err))
+	case e.err != nil:
+		told, e.err = aborted, Failed(FinalizeCheckpointFailure, e.err)
 	}
 	for _, id := range p.order {
 		q := p.parts[id]
@@ -103,7 +107,7 @@ func (c *core) savepointWritten(now time.Time, e evSavepoint, acts []action) []a
 		}
 		acts = append(acts, actNotify{participant: q.p, id: p.id, outcome: told})
 		if e.err != nil {
-			acts = c.failed(now, p, q, Failed(FinalizeCheckpointFailure, e.err), acts)
+			acts = c.failed(now, p, q, e.err, acts)
 			continue
 		}
 		q.to(partDone)

@@ -40,6 +40,7 @@ type sim struct {
 	waiting  map[*request]uint64 // request → highest id before it
 	answered int
 	failed   int
+	given    int // batches that were given up
 }
 
 func (s *sim) do(acts []action) {
@@ -77,6 +78,11 @@ func (s *sim) do(acts []action) {
 		case actPublish:
 			require.Empty(s.t, s.batches, "one at a time")
 			s.batches = append(s.batches, a.batch)
+			if s.rng.IntN(2) == 0 {
+				require.NoError(s.t, a.batch.write.commit())
+			}
+		case actGiveUp:
+			a.write.giveUp()
 		case actNotify:
 			id := a.participant.ID()
 			delete(s.inFlight[id], a.id)
@@ -124,7 +130,16 @@ func (s *sim) check() {
 
 // reachable reports whether edges lead from one state to the other.
 func reachable(from, to partState) bool {
-	return from == to || slices.ContainsFunc(edges[from], func(next partState) bool { return reachable(next, to) })
+	seen := map[partState]bool{}
+	var visit func(from partState) bool
+	visit = func(from partState) bool {
+		if seen[from] {
+			return false
+		}
+		seen[from] = true
+		return from == to || slices.ContainsFunc(edges[from], visit)
+	}
+	return visit(from)
 }
 
 func (s *sim) participants() []Participant {
@@ -212,6 +227,9 @@ func (s *sim) save() {
 	if s.rng.IntN(4) == 0 {
 		err = errors.New("no space")
 	}
+	if a.write.commit() != nil && s.rng.IntN(2) == 0 {
+		err = errGivenUp
+	}
 	s.do(s.core.step(s.now, evSavepoint{id: a.id, err: err}))
 }
 
@@ -282,6 +300,11 @@ func (s *sim) publish() {
 	}
 	b := s.batches[0]
 	s.batches = nil
+	if err := b.write.commit(); err != nil {
+		s.given++
+		s.do(s.core.step(s.now, evPublished{batch: b, err: err}))
+		return
+	}
 	if s.rng.IntN(6) == 0 {
 		s.do(s.core.step(s.now, evPublished{batch: b, err: errors.New("store")}))
 		return
@@ -303,11 +326,11 @@ func (s *sim) publish() {
 func TestCoreAtRandom(t *testing.T) {
 	checkpointrows.Shows(t, 35, 50)
 	const steps = 400
-	answered, failed, ids, ended, unsuccessful := 0, 0, uint64(0), 0, 0
+	answered, failed, ids, ended, unsuccessful, given := 0, 0, uint64(0), 0, 0, 0
 	for seed := range uint64(*simEvents / steps) { //nolint:gosec // not negative
 		rng := rand.New(rand.NewPCG(seed, 1))
 		cfg := DefaultConfig()
-		cfg.Interval, cfg.Timeout, cfg.TolerableFailures = time.Second, 20*time.Second, 2
+		cfg.Interval, cfg.Timeout, cfg.TolerableFailures = time.Second, time.Duration(2+rng.IntN(20))*time.Second, 2
 		cfg.GroupWindow = time.Duration(rng.IntN(3)) * time.Second
 		s := &sim{
 			t: t, rng: rng, core: newCore(cfg, newHistory(10), rng.Float64), now: time.Now(),
@@ -347,8 +370,9 @@ func TestCoreAtRandom(t *testing.T) {
 			ended += n.Completed
 			unsuccessful += n.Failed
 		}
-		answered, failed, ids = answered+s.answered, failed+s.failed, ids+s.lastID
+		answered, failed, ids, given = answered+s.answered, failed+s.failed, ids+s.lastID, given+s.given
 	}
+	require.Greater(t, given, 100)
 	t.Logf("%d checkpoints with %d parts that completed and %d that did not, %d requests, %d of them failed", ids, ended, unsuccessful, answered, failed)
 	require.Greater(t, answered-failed, 1000)
 }

@@ -86,8 +86,8 @@ func (p *publisher) pin(m *Manifest) func(context.Context) error {
 	}
 }
 
-// collect deletes what discard has found, one batch after the other, until nothing is left; one caller at a time does. A batch that cannot be deleted is tried again, and
-// in the end left to the next sweep.
+// collect deletes what discard has found, one batch after the other, until nothing is left, and the parts of files that were given up; one caller at a time does. A batch
+// that cannot be deleted is tried again, and in the end left to the next sweep.
 //
 // It is safe without looking at HEAD again: these keys were unreferenced in a HEAD that this server wrote, names are never reused, and a
 // server that has taken over meanwhile started from that HEAD or a later one.
@@ -96,7 +96,7 @@ func (p *publisher) collect(ctx context.Context) error {
 		return err
 	}
 	defer func() { p.cleaning <- struct{}{} }()
-	var failed error
+	failed := p.abortUnfinished(ctx)
 	for {
 		p.garbageMu.Lock()
 		keys := slices.Clone(p.garbage[:min(len(p.garbage), deleteBatch)])
@@ -114,6 +114,20 @@ func (p *publisher) collect(ctx context.Context) error {
 		p.garbage = p.garbage[len(keys):]
 		p.garbageMu.Unlock()
 	}
+}
+
+// abortUnfinished ends what uploads that were given up may have left in the store.
+func (p *publisher) abortUnfinished(ctx context.Context) error {
+	if err := p.acquire(ctx); err != nil {
+		return err
+	}
+	unfinished, h := p.unfinished, p.head
+	p.unfinished = false
+	p.release()
+	if !unfinished {
+		return nil
+	}
+	return abortUploads(ctx, p.store, h)
 }
 
 // deleteGarbage deletes keys, with pauses when that fails.

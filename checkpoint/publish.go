@@ -51,6 +51,7 @@ type publisher struct {
 	uploaded   map[fileKey]ref            // files uploaded by an attempt that failed, good for the next with the same Seq
 	attempted  map[string]uint64          // keys written for a Seq and not yet known to be referenced
 	attempts   int                        // makes names unique
+	unfinished bool                       // the store may hold parts of files that are not stored
 
 	packs, packedFiles, inlineFiles atomic.Int64
 	fetches, fetchTime              atomic.Int64 // ns
@@ -131,9 +132,13 @@ func (p *publisher) reserve(ctx context.Context, id uint64) error {
 	return p.writeHead(ctx, &next)
 }
 
-// publish makes b durable: new files, small things in a pack, the manifest, and then HEAD.
-func (p *publisher) publish(ctx context.Context, b *batch) (*published, error) {
-	if err := p.acquire(ctx); err != nil {
+// publish makes b durable: new files, small things in a pack, the manifest, and then HEAD. Until then it ends when b's write is given up: what was uploaded is used by the
+// next one.
+func (p *publisher) publish(ctx context.Context, b *batch) (res *published, err error) {
+	w := cmp.Or(b.write, &write{})
+	until := w.begin(ctx)
+	defer func() { err = w.end(err) }()
+	if err := p.acquire(until); err != nil {
 		return nil, err
 	}
 	defer p.release()
@@ -145,18 +150,21 @@ func (p *publisher) publish(ctx context.Context, b *batch) (*published, error) {
 	if err := p.hit("checkpoint/before-upload"); err != nil {
 		return nil, err
 	}
-	u, err := p.upload(ctx, b, seq)
+	u, err := p.upload(until, b, seq)
 	if err != nil {
 		return nil, err
 	}
 	if err := p.hit("checkpoint/after-upload"); err != nil {
 		return nil, err
 	}
-	at, err := p.writeManifest(ctx, u.manifest)
+	at, err := p.writeManifest(until, u.manifest)
 	if err != nil {
 		return nil, err
 	}
 	if err := p.hit("checkpoint/after-manifest"); err != nil {
+		return nil, err
+	}
+	if err := w.commit(); err != nil {
 		return nil, err
 	}
 	next := *p.head
@@ -177,7 +185,7 @@ func (p *publisher) publish(ctx context.Context, b *batch) (*published, error) {
 		delete(p.gone, job)
 	}
 	p.goneMu.Unlock()
-	res := &published{manifest: u.manifest, uploaded: u.bytes}
+	res = &published{manifest: u.manifest, uploaded: u.bytes}
 	res.silent = p.hit("checkpoint/after-head") != nil // durable all the same
 	return res, nil
 }
@@ -276,6 +284,7 @@ type largeFile struct {
 	job    uint64
 	handle state.Handle
 	key    string
+	stored bool
 }
 
 func (u *upload) run(ctx context.Context) error {
@@ -289,13 +298,15 @@ func (u *upload) run(ctx context.Context) error {
 		u.addSmall(0, u.batch.catalog, func(r ref) { u.manifest.catalogRef = &r })
 	}
 	group, gctx := newCalls(ctx, uploadParallelism)
-	for _, f := range u.large {
+	for i := range u.large {
+		f := &u.large[i]
 		u.p.attempted[f.key] = u.seq
 		group.Go(func() error {
 			info, err := u.p.store.PutFile(gctx, f.key, f.handle.Path)
 			if err == nil && info.Size != f.handle.Size {
 				err = corrupt(f.handle.Path, "it has %d bytes instead of %d", info.Size, f.handle.Size)
 			}
+			f.stored = err == nil
 			return cmp.Or(err, u.p.hit("checkpoint/uploaded"))
 		})
 	}
@@ -308,11 +319,16 @@ func (u *upload) run(ctx context.Context) error {
 			return cmp.Or(err, u.p.hit("checkpoint/uploaded"))
 		})
 	}
-	if err := group.Wait(); err != nil {
-		return fmt.Errorf("upload checkpoint: %w", err)
-	}
+	err := group.Wait()
 	for _, f := range u.large {
-		u.p.uploaded[fileKey{f.job, f.handle.Name}] = ref{Object: f.key, Size: f.handle.Size, CRC: f.handle.CRC}
+		if f.stored {
+			u.p.uploaded[fileKey{f.job, f.handle.Name}] = ref{Object: f.key, Size: f.handle.Size, CRC: f.handle.CRC}
+		} else {
+			u.p.unfinished = true
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("upload checkpoint: %w", err)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/state"
@@ -47,6 +48,9 @@ func inMemory(rawURL string) error {
 	return pgerr.Newf(pgerr.InvalidParameterValue, "a savepoint cannot be written to %s: nothing there outlives the server", rawURL).WithHint("Use file:// or s3://.")
 }
 
+// savepointRemoval is how long the removal of a savepoint may take that was given up: its store may hang.
+const savepointRemoval = 10 * time.Second
+
 // WriteSavepoint writes a savepoint into a new folder below at.Root and returns the folder's URL. A folder without its manifest, which is
 // written last, is none.
 func WriteSavepoint(ctx context.Context, at Places, snap *Snapshot, canonical bool) (path string, m *Manifest, err error) {
@@ -65,7 +69,13 @@ func WriteSavepoint(ctx context.Context, at Places, snap *Snapshot, canonical bo
 	w := &savepointWriter{Places: at, to: object.WithPrefix(root, name), canonical: canonical}
 	m, err = w.write(ctx, snap)
 	if err != nil {
-		return "", nil, errors.Join(fmt.Errorf("write savepoint: %w", err), removeAll(context.WithoutCancel(ctx), w.to))
+		end := context.WithoutCancel(ctx)
+		if ctx.Err() != nil {
+			var cancel context.CancelFunc
+			end, cancel = context.WithTimeout(end, savepointRemoval)
+			defer cancel()
+		}
+		return "", nil, errors.Join(fmt.Errorf("write savepoint: %w", err), removeAll(end, w.to))
 	}
 	return object.Below(at.Root, name), m, nil
 }

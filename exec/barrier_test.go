@@ -12,6 +12,7 @@ import (
 	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/exec/op"
 	"github.com/streamdb/streamdb/internal/checkpointrows"
+	"github.com/streamdb/streamdb/state"
 	"github.com/streamdb/streamdb/types"
 )
 
@@ -186,6 +187,49 @@ func TestAbortedCheckpoint(t *testing.T) {
 	d.script.end()
 	d.until("its end", d.job("v").SourcesEnded)
 	require.Equal(t, []string{"0,400"}, d.query("select k, n from v", 0))
+}
+
+// TestAbortedWhileItIsWritten: writing the state of a checkpoint ends when the checkpoint is given up, of views and of tables; the job goes on, and the next checkpoint
+// has everything.
+func TestAbortedWhileItIsWritten(t *testing.T) {
+	checkpointrows.Shows(t, 54)
+	d := openDB(t, testOptions{})
+	d.table("t", "id int8, k int8")
+	d.view("v", "select k, count(*) as n from t group by k", 2)
+	timeout := func(to time.Duration) {
+		cfg := checkpoint.DefaultConfig()
+		cfg.Interval, cfg.GroupWindow, cfg.Timeout, cfg.TolerableFailures = 0, 0, to, 10
+		require.NoError(t, d.coord.SetConfig(cfg))
+		d.engine.SetSettings(cfg.JobSettings())
+	}
+	timeout(time.Minute)
+	epoch := d.exec("t +1,1")
+	d.checkpoint()
+	points := []string{"exec/snapshot", "state.delta.write"} // the tables come first
+	for round, store := range []func() state.Metrics{d.job("v").Metrics, d.engine.tables.store.Metrics} {
+		epoch = d.exec(fmt.Sprintf("t +%d,1", round+2))
+		d.query("select n from v", epoch)
+		timeout(100 * time.Millisecond)
+		before := store().DeltasWritten
+		require.NoError(t, d.fail.Change(points[round]+"=delay(400ms)"))
+		_, err := d.coord.Trigger(d.ctx(), nil)
+		require.Equal(t, checkpoint.CheckpointExpired, checkpoint.ReasonOf(err))
+		require.Eventually(t, func() bool {
+			r := d.job("v").run
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return len(r.writes) == 0 && d.fail.Hits(points[round]) > 0
+		}, 10*time.Second, time.Millisecond)
+		d.engine.tables.background.Wait()
+		require.Equal(t, before, store().DeltasWritten, round)
+		require.NoError(t, d.fail.Change(points[round]+"=off"))
+		timeout(time.Minute)
+		d.checkpoint()
+		require.Equal(t, before+1, store().DeltasWritten)
+	}
+	require.Zero(t, d.job("v").Restarts())
+	d.reopen()
+	require.Equal(t, []string{"1,3"}, d.query("select k, n from v", epoch))
 }
 
 // TestFinishedSource: a job goes on being checkpointed when one of its sources has ended, also after a restart.

@@ -15,7 +15,8 @@ type cut struct {
 	barrier   checkpoint.Barrier
 	done      chan struct{} // all subtasks have
 	parts     []*taskCut
-	aborted   bool
+	ctx       context.Context //nolint:containedctx // ends with the run, or when the checkpoint is given up
+	cancel    context.CancelFunc
 	begun     bool // it is being written, or needs not be; owned by the driver
 	unaligned bool
 }
@@ -36,7 +37,11 @@ func (r *run) cutOf(b checkpoint.Barrier) *cut {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.cutting == nil || r.cutting.barrier.Checkpoint != b.Checkpoint || b.Checkpoint == flushOnly {
+		if old := r.cutting; old != nil && old != r.ahead && r.writes[old.barrier.Checkpoint] != old {
+			old.cancel()
+		}
 		r.cutting = &cut{barrier: b, done: make(chan struct{})}
+		r.cutting.ctx, r.cutting.cancel = context.WithCancel(r.ctx)
 	}
 	return r.cutting
 }
@@ -55,11 +60,14 @@ func (r *run) collect(part *taskCut) {
 	}
 }
 
-// abort gives a checkpoint up that has not been written yet: subtasks do not cut their state for it any more. Its barrier still closes its epoch.
+// abort gives a checkpoint up: subtasks do not cut their state for it any more, and writing it ends. Its barrier still closes its epoch.
 func (r *run) abort(id uint64) {
 	r.mu.Lock()
 	if c := r.cutting; c != nil && c.barrier.Checkpoint == id {
-		c.aborted = true
+		c.cancel()
+	}
+	if c := r.writes[id]; c != nil {
+		c.cancel()
 	}
 	r.mu.Unlock()
 	for _, t := range r.subtasks {
@@ -74,10 +82,7 @@ func (r *run) write(c *cut) {
 	}
 	c.begun = true
 	b := c.barrier
-	r.mu.Lock()
-	aborted := c.aborted
-	r.mu.Unlock()
-	if aborted || len(c.parts) < len(r.subtasks) {
+	if c.ctx.Err() != nil || len(c.parts) < len(r.subtasks) {
 		r.job.decline(b.Checkpoint, context.Canceled)
 		for _, p := range c.parts {
 			p.release()
@@ -105,8 +110,17 @@ func (r *run) write(c *cut) {
 	r.sink.cut()
 	before, written := r.written, make(chan struct{})
 	r.written = written
+	r.mu.Lock()
+	r.writes[b.Checkpoint] = c
+	r.mu.Unlock()
 	r.goRun("checkpoint", func() error {
 		defer close(written)
+		defer func() {
+			r.mu.Lock()
+			delete(r.writes, b.Checkpoint)
+			r.mu.Unlock()
+			c.cancel()
+		}()
 		if before != nil {
 			<-before // snapshots are made in the order of their ids
 		}
@@ -151,16 +165,22 @@ func (r *run) snapshot(c *cut, positions map[string][]byte, errs []byte) error {
 		r.job.decline(b.Checkpoint, failed(err))
 		return err
 	}
-	snap, err := r.store.Snapshot(context.Background(), b.Checkpoint, sealed)
+	snap, err := r.store.Snapshot(c.ctx, b.Checkpoint, sealed)
 	if err == nil && b.Kind == checkpoint.KindSavepoint {
 		r.store.Hold(b.Checkpoint)
+	}
+	if err != nil && c.ctx.Err() != nil {
+		r.job.decline(b.Checkpoint, err)
+		return nil // it was given up: what was sealed is covered by the next one
 	}
 	if err != nil {
 		r.job.decline(b.Checkpoint, failed(err))
 		return err // the job starts again from its last complete checkpoint
 	}
-	if err := r.precommit(); err != nil {
-		r.job.trouble(err)
+	if err := r.precommit(c.ctx); err != nil {
+		if c.ctx.Err() == nil {
+			r.job.trouble(err)
+		}
 		r.job.decline(b.Checkpoint, err)
 		return nil // what is sealed stays, and is part of the next one
 	}

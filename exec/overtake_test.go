@@ -258,7 +258,9 @@ func TestStaysAligned(t *testing.T) {
 	d.until("its end", d.job("v").SourcesEnded)
 	require.Equal(t, []string{"0,100", "1,200"}, d.query("select id, n from v", 0))
 
-	r := &run{yields: true, job: d.job("v"), engine: d.engine}
+	r := newRun(d.job("v"))
+	defer r.cancel(nil)
+	r.yields, r.backfill = true, false
 	d.setMode("v", unalignedAfter(0))
 	require.Zero(t, r.hurried(checkpoint.Barrier{Epoch: 9, Checkpoint: 4, Kind: checkpoint.KindSavepoint}))
 	require.Nil(t, r.ahead, "savepoints are aligned")

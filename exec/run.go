@@ -79,6 +79,7 @@ type run struct {
 	reports int
 	arrived chan struct{} // all subtasks have passed the barrier in flight
 	cutting *cut
+	writes  map[uint64]*cut // those being written, by checkpoint
 
 	yields    bool               // barriers may overtake rows
 	overtaken checkpoint.Barrier // the newest unaligned checkpoint; owned by the driver, as what follows
@@ -97,7 +98,7 @@ type run struct {
 func newRun(j *Job) *run {
 	r := &run{
 		job: j, engine: j.engine, stop: make(chan struct{}), wake: make(chan struct{}, 1), finished: make(chan struct{}),
-		replaced: make(chan struct{}), backfill: true, contracts: map[uint32]*op.Contract{},
+		replaced: make(chan struct{}), backfill: true, contracts: map[uint32]*op.Contract{}, writes: map[uint64]*cut{},
 	}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	return r
@@ -769,7 +770,7 @@ func (r *run) flush() error {
 	if r.written != nil {
 		<-r.written
 	}
-	if err := r.store.Flush(context.Background(), sealed); err != nil {
+	if err := r.store.Flush(r.ctx, sealed); err != nil {
 		return fmt.Errorf("flush state: %w", err)
 	}
 	return nil

@@ -215,7 +215,7 @@ func (s *sinkRun) flush(ctx context.Context) error {
 }
 
 // precommit makes durable what the sink has sealed.
-func (r *run) precommit() error {
+func (r *run) precommit(ctx context.Context) error {
 	if r.sink == nil {
 		return nil
 	}
@@ -223,7 +223,7 @@ func (r *run) precommit() error {
 	if err := fp.Hit("sink/before-precommit"); err != nil {
 		return err
 	}
-	if err := r.sink.flush(r.ctx); err != nil {
+	if err := r.sink.flush(ctx); err != nil {
 		return err
 	}
 	return fp.Hit("sink/after-precommit")

@@ -68,6 +68,7 @@ type tables struct {
 	lastSnap, completed uint64
 	completedEpoch      atomic.Uint64 // of the newest complete checkpoint
 	unchanged           map[uint64]bool
+	cancels             map[uint64]context.CancelFunc // end the writing of checkpoints in flight
 	background          sync.WaitGroup
 	broken              error         // a table holds what was not committed: nothing is committed and no checkpoint cut any more; owned by the clock's goroutine
 	sides               []side        // files that records of the write-ahead log name, oldest first
@@ -364,7 +365,7 @@ func (tb *tables) flush() {
 	sealed := tb.store.Seal(0)
 	tb.later(func() {
 		defer tb.flushing.Store(false)
-		if err := tb.store.Flush(context.Background(), []*state.Sealed{sealed}); err != nil {
+		if err := tb.store.Flush(tb.engine.life, []*state.Sealed{sealed}); err != nil && tb.engine.life.Err() == nil {
 			tb.engine.cfg.Logger.Error().Err(err).Msg("flush tables")
 		}
 	})
@@ -760,12 +761,13 @@ func (tb *tables) seal(id, epoch uint64, cut checkpoint.Cut) {
 	tb.mu.Lock()
 	if tb.epochs == nil {
 		tb.epochs, tb.done, tb.wanted = map[uint64]uint64{}, map[uint64]*checkpoint.JobState{}, map[uint64]bool{}
-		tb.unchanged, tb.failed = map[uint64]bool{}, map[uint64]error{}
+		tb.unchanged, tb.failed, tb.cancels = map[uint64]bool{}, map[uint64]error{}, map[uint64]context.CancelFunc{}
 	}
-	tb.epochs[id] = epoch
+	ctx, cancel := context.WithCancel(tb.engine.life)
+	tb.epochs[id], tb.cancels[id] = epoch, cancel
 	tb.mu.Unlock()
 	tb.later(func() {
-		snap, err := tb.store.Snapshot(context.Background(), id, []*state.Sealed{sealed})
+		snap, err := tb.store.Snapshot(ctx, id, []*state.Sealed{sealed})
 		if err != nil {
 			tb.finish(id, nil, err)
 			return
@@ -794,6 +796,10 @@ func (tb *tables) seal(id, epoch uint64, cut checkpoint.Cut) {
 
 func (tb *tables) finish(id uint64, js *checkpoint.JobState, err error) {
 	tb.mu.Lock()
+	if _, known := tb.epochs[id]; !known { // it was given up
+		tb.mu.Unlock()
+		return
+	}
 	wanted := tb.wanted[id]
 	delete(tb.wanted, id)
 	switch {
@@ -811,8 +817,12 @@ func (tb *tables) finish(id uint64, js *checkpoint.JobState, err error) {
 	}
 }
 
-// forget drops what is known of checkpoint id; tb.mu is held.
+// forget drops what is known of checkpoint id, and ends its writing; tb.mu is held.
 func (tb *tables) forget(id uint64) {
+	if cancel := tb.cancels[id]; cancel != nil {
+		cancel()
+	}
+	delete(tb.cancels, id)
 	delete(tb.unchanged, id)
 	delete(tb.epochs, id)
 	delete(tb.done, id)

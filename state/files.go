@@ -104,9 +104,41 @@ const keepConfirmed = 2
 
 // Confirm tells that snapshot id is durable elsewhere: local files that only older snapshots need may go. What cannot be removed
 // now is tried again at the next confirmation.
-func (s *Store) Confirm(id uint64) {
-	s.snapMu.Lock()
-	defer s.snapMu.Unlock()
+func (s *Store) Confirm(id uint64) { s.tell(func() { s.confirm(id) }) }
+
+// tell runs f while snapMu is held: now, or when who holds it is done. What tells of checkpoints must not wait for the snapshot of another one.
+func (s *Store) tell(f func()) {
+	s.mu.Lock()
+	s.told = append(s.told, f)
+	s.mu.Unlock()
+	if s.snapMu.TryLock() {
+		s.unlockSnap()
+	}
+}
+
+// unlockSnap gives snapMu back after it has done what waits for it.
+func (s *Store) unlockSnap() {
+	for {
+		s.mu.Lock()
+		told := s.told
+		s.told = nil
+		s.mu.Unlock()
+		for _, f := range told {
+			f()
+		}
+		s.snapMu.Unlock()
+		// What came meanwhile has not got the lock.
+		s.mu.Lock()
+		more := len(s.told) > 0
+		s.mu.Unlock()
+		if !more || !s.snapMu.TryLock() {
+			return
+		}
+	}
+}
+
+// confirm is Confirm; snapMu is held.
+func (s *Store) confirm(id uint64) {
 	var confirmed []uint64
 	for i := range s.records {
 		if s.records[i].id == id {
@@ -140,7 +172,7 @@ func (s *Store) Confirm(id uint64) {
 // To be called before another snapshot is taken.
 func (s *Store) Hold(id uint64) {
 	s.snapMu.Lock()
-	defer s.snapMu.Unlock()
+	defer s.unlockSnap()
 	for i := range s.records {
 		if s.records[i].id == id {
 			s.records[i].held = true
@@ -165,9 +197,10 @@ func (s *Store) removeIncarnation(dir string) bool {
 }
 
 // Abort tells that snapshot id will never be published. What it wrote stays part of the chain: later snapshots include it.
-func (s *Store) Abort(id uint64) {
-	s.snapMu.Lock()
-	defer s.snapMu.Unlock()
+func (s *Store) Abort(id uint64) { s.tell(func() { s.abort(id) }) }
+
+// abort is Abort; snapMu is held.
+func (s *Store) abort(id uint64) {
 	kept := s.records[:0]
 	for _, r := range s.records {
 		if r.id != id || r.confirmed {

@@ -134,6 +134,9 @@ func (s *Store) runs(sealed []*Sealed) ([]run, map[*Part]int64) {
 
 // writeRuns writes all runs in the order of keys on disk: key group, table, key.
 func (s *Store) writeRuns(ctx context.Context, runs []run, w *sstWriter) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	var key []byte
 	n := 0
 	for kg := 0; kg < max(1, s.opts.MaxParallelism); kg++ {
@@ -238,7 +241,7 @@ func (s *Store) usable() error {
 // be written again.
 func (s *Store) Snapshot(ctx context.Context, id uint64, sealed []*Sealed) (*Snapshot, error) {
 	s.snapMu.Lock()
-	defer s.snapMu.Unlock()
+	defer s.unlockSnap()
 	if err := s.usable(); err != nil {
 		return nil, err
 	}
@@ -362,7 +365,7 @@ func (s *Store) remember(id uint64, sn *Snapshot) {
 // includes it.
 func (s *Store) Flush(ctx context.Context, sealed []*Sealed) error {
 	s.snapMu.Lock()
-	defer s.snapMu.Unlock()
+	defer s.unlockSnap()
 	if err := s.usable(); err != nil {
 		return err
 	}

@@ -68,7 +68,9 @@ type Store struct {
 	published    atomic.Pointer[Metrics]
 	background   atomic.Pointer[error] // a failure of Pebble's background work
 
-	// snapMu is held by Snapshot, Flush, Confirm and Close; it guards the fields below. Lock order: snapMu, mu.
+	told []func() // what waits for snapMu; guarded by mu
+
+	// snapMu is held by Snapshot, Flush and Close, and while told is worked off; it guards the fields below. Lock order: snapMu, mu.
 	snapMu      sync.Mutex
 	records     []record
 	chain       chain
@@ -331,7 +333,7 @@ func (s *Store) Metrics() Metrics {
 	if s.snapMu.TryLock() {
 		m := s.backgroundMetrics()
 		s.published.Store(&m)
-		s.snapMu.Unlock()
+		s.unlockSnap()
 	}
 	var m Metrics
 	if p := s.published.Load(); p != nil {
@@ -388,7 +390,7 @@ func (s *Store) backgroundMetrics() Metrics {
 // Close gives back memory and files. Subtasks have ended before; views stay readable. Closing twice is harmless.
 func (s *Store) Close() error {
 	s.snapMu.Lock()
-	defer s.snapMu.Unlock()
+	defer s.unlockSnap()
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()

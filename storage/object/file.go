@@ -339,7 +339,7 @@ func (f *File) PutFile(ctx context.Context, key, path string) (Info, error) {
 	}
 	temp := filepath.Join(f.root, tempFolder, filepath.Base(path)+fmt.Sprintf("-%x", time.Now().UnixNano()))
 	if err := os.Link(path, temp); err != nil {
-		if temp, err = f.copyFile(in); err != nil {
+		if temp, err = f.copyFile(ctx, in); err != nil {
 			return Info{}, f.failWrite("put", key, err)
 		}
 	}
@@ -364,7 +364,7 @@ func renameAlways(from, to string) error {
 	return nil
 }
 
-func (f *File) copyFile(in *os.File) (path string, err error) {
+func (f *File) copyFile(ctx context.Context, in *os.File) (path string, err error) {
 	out, err := os.CreateTemp(filepath.Join(f.root, tempFolder), "copy-")
 	if err != nil {
 		return "", err
@@ -375,10 +375,16 @@ func (f *File) copyFile(in *os.File) (path string, err error) {
 			err = errors.Join(err, os.Remove(out.Name()))
 		}
 	}()
-	if _, err := io.Copy(out, in); err != nil {
-		return "", err
+	for {
+		if err := ctx.Err(); err != nil {
+			return "", err
+		}
+		if _, err := io.CopyN(out, in, copyChunkBytes); errors.Is(err, io.EOF) {
+			return out.Name(), out.Sync()
+		} else if err != nil {
+			return "", err
+		}
 	}
-	return out.Name(), out.Sync()
 }
 
 // Head implements Store.

@@ -35,6 +35,7 @@ const (
 	partParallelism    = 4
 	deleteBatch        = 1000 // keys per DeleteObjects, the protocol's limit
 	s3DialTimeout      = 5 * time.Second
+	s3AbortTimeout     = 500 * time.Millisecond // for the abort of an upload that its caller has given up
 	defaultRegion      = "us-east-1"
 )
 
@@ -346,7 +347,7 @@ func (s *S3) PutFile(ctx context.Context, key, path string) (Info, error) {
 	return s.putAny(ctx, key, file, st.Size())
 }
 
-// multipart uploads in parts. A failed upload is aborted, so that its parts cost nothing.
+// multipart uploads in parts. A failed upload is aborted, so that its parts cost nothing; one that was given up may stay for AbortUploads when the server hangs.
 func (s *S3) multipart(ctx context.Context, key string, from io.ReaderAt, size int64) (info Info, err error) {
 	if err := checkKey("put", s.String(), key); err != nil {
 		return Info{}, err
@@ -363,9 +364,16 @@ func (s *S3) multipart(ctx context.Context, key string, from io.ReaderAt, size i
 		return Info{}, err
 	}
 	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.abort(context.WithoutCancel(ctx), key, id))
+		if err == nil {
+			return
 		}
+		end := context.WithoutCancel(ctx)
+		if ctx.Err() != nil {
+			var cancel context.CancelFunc
+			end, cancel = context.WithTimeout(end, s3AbortTimeout)
+			defer cancel()
+		}
+		err = errors.Join(err, s.abort(end, key, id))
 	}()
 	each := max(partBytes, (size+maxParts-1)/maxParts)
 	parts := make([]types.CompletedPart, (size+each-1)/each)

@@ -20,6 +20,8 @@ const (
 	Conflict                  // 409: not applied, another conditional write was going on
 	Precondition              // 412 without reason: as when an earlier attempt of the same call had been applied
 	Refuse                    // not applied, permanent
+	Hang                      // not applied, not answered until the caller gives up
+	HangAfter                 // applied, not answered until the caller gives up
 )
 
 // Faulty is a store whose calls fail as told.
@@ -66,7 +68,7 @@ func (f *Faulty) SetFaults(at func(call int, op, key string) (Fault, bool)) {
 
 var errInjected = errors.New("injected fault")
 
-func (f *Faulty) do(op, key string, write, conditional bool, apply func() error) error {
+func (f *Faulty) do(ctx context.Context, op, key string, write, conditional bool, apply func() error) error {
 	f.mu.Lock()
 	f.calls++
 	fault, fails := Fault(0), false
@@ -91,6 +93,14 @@ func (f *Faulty) do(op, key string, write, conditional bool, apply func() error)
 			return err
 		}
 		e.Kind, e.Retryable, e.Ambiguous = object.ErrUnavailable, true, write
+	case Hang, HangAfter:
+		if fault == HangAfter {
+			if err := apply(); err != nil {
+				return err
+			}
+		}
+		<-ctx.Done()
+		e.Cause, e.Ambiguous = ctx.Err(), write
 	case Throttle:
 		e.Kind, e.Retryable = object.ErrUnavailable, true
 	case Conflict, Precondition:
@@ -112,7 +122,7 @@ func (f *Faulty) do(op, key string, write, conditional bool, apply func() error)
 
 // Get implements object.Store.
 func (f *Faulty) Get(ctx context.Context, key string) (data []byte, info object.Info, err error) {
-	err = f.do("get", key, false, false, func() (err error) {
+	err = f.do(ctx, "get", key, false, false, func() (err error) {
 		data, info, err = f.Store.Get(ctx, key)
 		return err
 	})
@@ -121,7 +131,7 @@ func (f *Faulty) Get(ctx context.Context, key string) (data []byte, info object.
 
 // GetRange implements object.Store.
 func (f *Faulty) GetRange(ctx context.Context, key string, off, n int64) (data []byte, err error) {
-	err = f.do("get", key, false, false, func() (err error) {
+	err = f.do(ctx, "get", key, false, false, func() (err error) {
 		data, err = f.Store.GetRange(ctx, key, off, n)
 		return err
 	})
@@ -130,7 +140,7 @@ func (f *Faulty) GetRange(ctx context.Context, key string, off, n int64) (data [
 
 // Put implements object.Store.
 func (f *Faulty) Put(ctx context.Context, key string, data []byte) (info object.Info, err error) {
-	err = f.do("put", key, true, false, func() (err error) {
+	err = f.do(ctx, "put", key, true, false, func() (err error) {
 		info, err = f.Store.Put(ctx, key, data)
 		return err
 	})
@@ -139,7 +149,7 @@ func (f *Faulty) Put(ctx context.Context, key string, data []byte) (info object.
 
 // PutFile implements object.Store.
 func (f *Faulty) PutFile(ctx context.Context, key, path string) (info object.Info, err error) {
-	err = f.do("put", key, true, false, func() (err error) {
+	err = f.do(ctx, "put", key, true, false, func() (err error) {
 		info, err = f.Store.PutFile(ctx, key, path)
 		return err
 	})
@@ -148,7 +158,7 @@ func (f *Faulty) PutFile(ctx context.Context, key, path string) (info object.Inf
 
 // PutIfAbsent implements object.Store.
 func (f *Faulty) PutIfAbsent(ctx context.Context, key string, data []byte) (info object.Info, err error) {
-	err = f.do("create", key, true, true, func() (err error) {
+	err = f.do(ctx, "create", key, true, true, func() (err error) {
 		info, err = f.Store.PutIfAbsent(ctx, key, data)
 		return err
 	})
@@ -157,7 +167,7 @@ func (f *Faulty) PutIfAbsent(ctx context.Context, key string, data []byte) (info
 
 // PutIfMatch implements object.Store.
 func (f *Faulty) PutIfMatch(ctx context.Context, key, etag string, data []byte) (info object.Info, err error) {
-	err = f.do("replace", key, true, true, func() (err error) {
+	err = f.do(ctx, "replace", key, true, true, func() (err error) {
 		info, err = f.Store.PutIfMatch(ctx, key, etag, data)
 		return err
 	})
@@ -166,7 +176,7 @@ func (f *Faulty) PutIfMatch(ctx context.Context, key, etag string, data []byte) 
 
 // Head implements object.Store.
 func (f *Faulty) Head(ctx context.Context, key string) (info object.Info, err error) {
-	err = f.do("head", key, false, false, func() (err error) {
+	err = f.do(ctx, "head", key, false, false, func() (err error) {
 		info, err = f.Store.Head(ctx, key)
 		return err
 	})
@@ -175,7 +185,7 @@ func (f *Faulty) Head(ctx context.Context, key string) (info object.Info, err er
 
 // List implements object.Store.
 func (f *Faulty) List(ctx context.Context, prefix string, fn func(object.Info) error) error {
-	return f.do("list", prefix, false, false, func() error { return f.Store.List(ctx, prefix, fn) })
+	return f.do(ctx, "list", prefix, false, false, func() error { return f.Store.List(ctx, prefix, fn) })
 }
 
 // Delete implements object.Store.
@@ -184,5 +194,5 @@ func (f *Faulty) Delete(ctx context.Context, keys ...string) error {
 	if len(keys) > 0 {
 		key = keys[0]
 	}
-	return f.do("delete", key, true, false, func() error { return f.Store.Delete(ctx, keys...) })
+	return f.do(ctx, "delete", key, true, false, func() error { return f.Store.Delete(ctx, keys...) })
 }
