@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,6 +40,7 @@ type testDB struct {
 	script  *scripted
 	model   *model
 	fail    *failpoint.Set
+	away    atomic.Int64 // how often files cannot be got from the store still
 
 	engine *Engine
 	coord  *checkpoint.Coordinator
@@ -123,7 +125,9 @@ func (d *testDB) open() {
 	if m != nil {
 		for id, js := range m.Jobs {
 			c := *js
-			c.State = d.fetch(js)
+			if id == TablesID || d.away.Load() == 0 {
+				c.State = d.fetch(js)
+			}
 			jobs[id] = &c
 			epoch = max(epoch, js.Epoch)
 		}
@@ -131,7 +135,12 @@ func (d *testDB) open() {
 	d.engine, err = New(Config{
 		Dir: d.dir, Shared: d.shared, Lib: functions.Builtins(), Connectors: connector.NewRegistry(d.script).WithSinks(d.model), Logger: zerolog.Nop(), Failpoints: d.fail,
 		WAL: d.log, EpochInterval: time.Millisecond, MaxPar: state.DefaultMaxParallelism, ChangeLog: d.opts.changeLog, Backend: d.opts.backend,
-		WithoutInflight: d.opts.without, ChunkRows: d.opts.chunkRows, Now: d.opts.now, Fetch: func(_ context.Context, js *checkpoint.JobState) (*state.Snapshot, error) { return d.fetch(js), nil },
+		WithoutInflight: d.opts.without, ChunkRows: d.opts.chunkRows, Now: d.opts.now, Fetch: func(_ context.Context, js *checkpoint.JobState) (*state.Snapshot, error) {
+			if d.away.Add(-1) >= 0 {
+				return nil, &object.Error{Op: "get", Kind: object.ErrUnavailable, Retryable: true}
+			}
+			return d.fetch(js), nil
+		},
 	}, epoch, jobs[TablesID])
 	require.NoError(t, err)
 	d.engine.SetSettings(cfg.JobSettings())

@@ -11,6 +11,7 @@ import (
 
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/state"
+	"github.com/streamdb/streamdb/storage/object"
 )
 
 // Restart back-off: doubles from the first to the last, and starts over after a job ran well for restartForget.
@@ -112,6 +113,15 @@ type Restored struct {
 // Restored returns how the job was last restored, nil when it began from its inputs.
 func (j *Job) Restored() *Restored { return j.lastRestore.Load() }
 
+// awaited reports whether the job had better try again than begin anew when its state cannot be had for now: a sink over it could not go on. At the first attempt it is not
+// known yet who reads it.
+func (j *Job) awaited() bool {
+	j.mu.Lock()
+	first := j.run == nil
+	j.mu.Unlock()
+	return first || slices.ContainsFunc(j.engine.withReaders([]*Job{j}), (*Job).exactlyOnce)
+}
+
 // exactlyOnce reports that the job writes to a sink that has each row once.
 func (j *Job) exactlyOnce() bool { return j.Spec.Sink != nil && j.target.Load().ExactlyOnce }
 
@@ -144,7 +154,7 @@ func (r *run) restore() error {
 		return nil
 	}
 	store, err := r.open()
-	if err != nil && r.from != nil && !j.exactlyOnce() && !j.remembers {
+	if err != nil && r.from != nil && !j.exactlyOnce() && !j.remembers && !(object.IsRetryable(err) && j.awaited()) {
 		j.engine.cfg.Logger.Error().Err(err).Str("job", j.Spec.Name).Msg("checkpointed state cannot be opened: the view is computed again from its inputs")
 		r.from, r.backfill, r.done = nil, true, 0
 		store, err = state.Open(context.Background(), j.engine.storeOptions(j.Spec.ID, j.Spec.Backend), nil)

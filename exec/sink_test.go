@@ -17,6 +17,7 @@ import (
 	"github.com/streamdb/streamdb/internal/checkpointrows"
 	"github.com/streamdb/streamdb/internal/failpoint"
 	"github.com/streamdb/streamdb/planner"
+	"github.com/streamdb/streamdb/state"
 	"github.com/streamdb/streamdb/types"
 )
 
@@ -516,6 +517,32 @@ func TestReaderThatCannotBegin(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestSinkOverAViewWhoseStateComesLater: a view that an exactly-once sink reads is not computed again while the store does not answer: the sink could not go on.
+func TestSinkOverAViewWhoseStateComesLater(t *testing.T) {
+	d := openDB(t, testOptions{backend: state.BackendPebble})
+	d.table("t", "id int8, v int8")
+	d.view("m", "select id, sum(v) as v from t group by id", 1)
+	d.sink("out", "select id, v from m", "id", true, 1)
+	const rows = 3000 // more than fit into a manifest
+	stmt := "t"
+	for i := range rows {
+		stmt += fmt.Sprintf(" +%d,1", i*i*7919)
+	}
+	d.exec(stmt)
+	d.wait(d.job("out").CaughtUp(), "the sink catches up")
+	d.checkpoint()
+	d.exec("t +-2,2")
+	d.crash()
+	d.away.Store(3)
+	d.open()
+	d.until("it goes on", func() bool {
+		d.checkpoint()
+		return len(d.model.keyed("out")) == rows+1
+	})
+	require.Negative(t, d.away.Load())
+	require.NotNil(t, d.job("m").Restored())
 }
 
 // TestDroppedSinkLeavesNothingHidden: what was sealed and not committed is cleared away.
