@@ -203,12 +203,46 @@ func TestPostgresSinkRefusals(t *testing.T) {
 	becomes("[[RUNNING t]]", "SELECT state, last_error LIKE '%value too long for type character varying(3)%' FROM streamdb.jobs WHERE name = 's'", here)
 	target(t, url, "ALTER TABLE e ALTER v TYPE text")
 	becomes("[[1 much too long]]", "SELECT * FROM e", there)
+	becomes("[[RUNNING t t]]", "SELECT state, last_error IS NULL, last_error_at IS NULL FROM streamdb.jobs WHERE name = 's'", here)
 	_, err = c.try("DELETE FROM t; INSERT INTO t VALUES (2, NULL), (3, E'\\\\N\\t')")
 	require.NoError(t, err)
 	becomes("[[2 NULL] [3 \\N\t]]", "SELECT id, coalesce(v, 'NULL') FROM e ORDER BY id", there)
 	_, err = c.try("DROP SINK s")
 	require.NoError(t, err)
 	require.Equal(t, [][]string{{"0"}}, there("SELECT count(*) FROM streamdb_sinks"))
+}
+
+// TestPostgresSinkOfAnOlderVersion: a target whose table of sinks is that of a version that did not say who writes goes on with it, and a table that is gone is not
+// taken for one in which nothing was written.
+func TestPostgresSinkOfAnOlderVersion(t *testing.T) {
+	url := pgserver.Start(t)
+	target(t, url, "CREATE TABLE e (id int PRIMARY KEY); CREATE TABLE streamdb_sinks (sink text PRIMARY KEY, epoch bigint NOT NULL)")
+	o := serveOptions{dataDir: t.TempDir(), settings: []string{"execution.checkpointing.interval=100ms"}}
+	p := serve(t, o)
+	c := p.client(t)
+	written := func(want string) {
+		t.Helper()
+		got := ""
+		eventually(sinkTimeout, func() bool { got = fmt.Sprint(target(t, url, "SELECT id FROM e ORDER BY id")); return got == want })
+		require.Equal(t, want, got)
+	}
+	c.exec("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)")
+	c.exec("CREATE SINK s FROM t WITH (connector = 'postgres', url = '" + url + "', table = 'e', type = 'append-only', force_append_only = 'true')")
+	written("[[1]]")
+	p.stop(t)
+	target(t, url, "ALTER TABLE streamdb_sinks DROP owner, DROP token, DROP holder, DROP since")
+	p = serve(t, o)
+	p.client(t).exec("INSERT INTO t VALUES (2)")
+	written("[[1] [2]]")
+	require.Equal(t, [][]string{{"t"}}, target(t, url, "SELECT owner <> '' AND token <> '' AND holder <> '' AND since > now() - interval '5 minutes' FROM streamdb_sinks"))
+	p.kill()
+	target(t, url, "ALTER TABLE streamdb_sinks RENAME TO kept")
+	p = serve(t, o)
+	c = p.client(t)
+	c.exec("INSERT INTO t VALUES (3)")
+	c.wait("SELECT last_error LIKE '%the target has no table%how far the sink has written is not known%' FROM streamdb.jobs WHERE name = 's'", "t")
+	target(t, url, "ALTER TABLE kept RENAME TO streamdb_sinks")
+	written("[[1] [2] [3]]")
 }
 
 // TestPostgresSinkMoves: a database goes on elsewhere from what was stopped, killed, or suspended in the middle of it, and its sinks go on with the same rows. The one that

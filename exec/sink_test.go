@@ -397,6 +397,7 @@ func TestCommitsAreTriedAgain(t *testing.T) {
 	require.ErrorContains(t, j.Err(), "the target went away")
 	d.once(20)
 	require.Zero(t, j.Restarts())
+	d.until("the trouble is over", func() bool { return j.Err() == nil })
 	// Another target, and another start, of the same rows.
 	spec := *j.target.Load()
 	d.engine.SetSink(j, &spec)

@@ -30,6 +30,7 @@ const (
 type claimMark struct {
 	Claim    string `json:"claim"`
 	Intended string `json:"intended,omitempty"`
+	before   string // the claim of the directory's last server
 }
 
 // localData is what belongs to a claim; the rest of a data directory is checked by its checksums or stands for itself.
@@ -61,7 +62,7 @@ func (s *Server) beginClaim(ctx context.Context) (claimMark, error) {
 			return next, err
 		}
 	}
-	next.Claim = now.Claim
+	next.Claim, next.before = now.Claim, mark.Claim
 	return next, s.writeClaim(next)
 }
 

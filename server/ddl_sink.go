@@ -18,6 +18,7 @@ import (
 	"github.com/streamdb/streamdb/planner"
 	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/sql"
+	"github.com/streamdb/streamdb/storage/object"
 	"github.com/streamdb/streamdb/types"
 )
 
@@ -142,6 +143,11 @@ func (d *dispatch) tellGuarantee(o *catalog.Object) error {
 	snap := d.ss.snapshot()
 	if slices.Contains(d.ss.srv.keepExactlyOnce(snap), o.Name) {
 		if err := d.ss.tellKept(o.Name); err != nil {
+			return err
+		}
+	}
+	if srv := d.ss.srv; o.Sink.ExactlyOnce && object.InMemory(srv.objects) && !srv.cfg.MemoryOnly {
+		if err := d.ss.notice("NOTICE", pgerr.SuccessfulCompletion, "sink %q stops at the next start of the server when it has written before: checkpoints are in memory", o.Name); err != nil {
 			return err
 		}
 	}

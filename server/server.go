@@ -234,10 +234,15 @@ func (s *Server) open(ctx context.Context) error {
 		s.coord.Continue(from.ID)
 		s.log.Info().Str("path", from.Path).Uint64("checkpoint", from.ID).Msg("restoring the database")
 	}
-	if from != nil {
-		if err := s.coord.Descend(ctx, from.Line); err != nil {
-			return err
-		}
+	var line []string
+	switch {
+	case from != nil:
+		line = from.Line
+	case object.InMemory(s.objects): // there is no HEAD that knows
+		line = []string{claim.before}
+	}
+	if err := s.coord.Descend(ctx, line); err != nil {
+		return err
 	}
 	if err := s.openCatalog(begin); err != nil {
 		return err

@@ -261,6 +261,9 @@ func (d *dispatch) wait(st *sql.Wait) error {
 		if err := j.WaitCaughtUp(d.ctx, progressEvery, func() {}); err != nil {
 			return err
 		}
+		if err := j.Err(); err != nil && st.Object != nil && j.Status() == exec.JobFailed {
+			return err
+		}
 		if o, ok := d.ss.snapshot().Get(j.PublicID()); ok && o.Creating {
 			if err := d.ss.update(created(o.ID, o.Name)); err != nil {
 				return err
