@@ -39,9 +39,9 @@ var Rows = []Row{
 	{Title: "Unaligned checkpoints and another graph"},           // 28
 	{Title: "Leaving out what was in flight"},                    // 29
 	{Title: "Watermarks and unaligned checkpoints"},              // 30
-	{Title: "Barriers between timers"},                           // 31
-	{Title: "Checkpoints while what was in flight is restored", Left: "Not needed: a restored job takes in what was in flight with its first barrier, and is checkpointed from there on."}, // 32
-	{Title: "Queues sized by time", Left: "Queues are bounded by count and bytes; unaligned checkpoints do not wait for what is in them."},                                                 // 33
+	{Title: "Barriers between timers", Left: "What a watermark closes belongs to one epoch, which readers see whole or not at all: the barrier that closes the epoch waits for it, about a second for a million windows."}, // 31
+	{Title: "Checkpoints while what was in flight is restored", Left: "Not needed: a restored job takes in what was in flight with its first barrier, and is checkpointed from there on."},                                 // 32
+	{Title: "Queues sized by time", Left: "Queues are bounded by count and bytes; unaligned checkpoints do not wait for what is in them."},                                                                                 // 33
 	{Title: "A coordinator per job"},                // 34
 	{Title: "Life cycle of a checkpoint"},           // 35
 	{Title: "Periodic checkpoints"},                 // 36
