@@ -81,6 +81,7 @@ func (r *run) write(c *cut) {
 		return
 	}
 	c.begun = true
+	defer r.errors.endCut()
 	b := c.barrier
 	if c.ctx.Err() != nil || len(c.parts) < len(r.subtasks) {
 		r.job.decline(b.Checkpoint, context.Canceled)

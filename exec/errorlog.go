@@ -3,6 +3,7 @@ package exec
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"sort"
 	"strconv"
 	"sync"
@@ -39,62 +40,91 @@ type errorKey struct {
 }
 
 // errorLog is the job's share of the errors relation. Rows are weighted like all others: an error leaves when its cause is retracted. It is
-// part of the job's checkpoints.
+// part of the job's checkpoints, as of the cut: what a subtask reports after its part of the cut, which it will report again after a crash, is not.
 type errorLog struct {
 	mu      sync.Mutex
 	rows    map[errorKey]*ErrorRow
 	dropped int64
-	changed atomic.Bool
-	active  atomic.Int64 // weight of all errors, late rows not counted
+	changed bool                   // since the last checkpoint
+	cutting uint64                 // checkpoint that subtasks are cutting their state for; 0: none
+	later   map[errorKey]*ErrorRow // reported meanwhile by those that have
+	active  atomic.Int64           // weight of all errors, late rows not counted
 }
 
-func (l *errorLog) add(k errorKey, name string, w int64) {
-	l.changed.Store(true)
+// taskErrors is how a subtask reports to the log of its run.
+type taskErrors struct {
+	log *errorLog
+	cut uint64 // checkpoint that the subtask has cut its state for, last; guarded by log.mu
+}
+
+// pass notes that the subtask cuts its state for a checkpoint now.
+func (t *taskErrors) pass(checkpoint uint64) {
+	l := t.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	t.cut = checkpoint
+	if l.cutting != checkpoint {
+		l.cutting, l.later = checkpoint, nil
+	}
+}
+
+func (t *taskErrors) add(k errorKey, name string, w int64) {
+	l := t.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.changed = true
 	if !k.late {
 		l.active.Add(w)
 	}
 	if l.rows == nil {
 		l.rows = map[errorKey]*ErrorRow{}
 	}
-	r := l.rows[k]
-	if r == nil {
-		if len(l.rows) >= maxErrorRows {
-			l.dropped++
-			return
-		}
-		r = &ErrorRow{Operator: k.operator, Name: name, Code: k.code, Message: k.msg, Row: k.row, Late: k.late}
-		l.rows[k] = r
+	if l.rows[k] == nil && len(l.rows) >= maxErrorRows {
+		l.dropped++
+		return
 	}
-	r.Weight += w
-	if r.Weight == 0 {
-		delete(l.rows, k)
+	addError(l.rows, k, name, w)
+	if l.cutting != 0 && t.cut == l.cutting {
+		if l.later == nil {
+			l.later = map[errorKey]*ErrorRow{}
+		}
+		addError(l.later, k, name, w)
+	}
+}
+
+func addError(rows map[errorKey]*ErrorRow, k errorKey, name string, w int64) {
+	r := rows[k]
+	if r == nil {
+		r = &ErrorRow{Operator: k.operator, Name: name, Code: k.code, Message: k.msg, Row: k.row, Late: k.late}
+		rows[k] = r
+	}
+	if r.Weight += w; r.Weight == 0 {
+		delete(rows, k)
 	}
 }
 
 // Report implements op.ErrorReporter.
-func (l *errorLog) Report(n *plan.Node, err error, row *types.Chunk, r int, weight int64) error {
+func (t *taskErrors) Report(n *plan.Node, err error, row *types.Chunk, r int, weight int64) error {
 	pe := pgerr.From(err)
 	schema := n.Schema
 	if len(n.Inputs) > 0 && row != nil && len(row.Cols) == len(n.Inputs[0].Schema) {
 		schema = n.Inputs[0].Schema
 	}
-	l.add(errorKey{operator: n.ID, code: pe.Code, msg: pe.Message, row: rowJSON(schema, row, r)}, string(n.Kind), weight)
+	t.add(errorKey{operator: n.ID, code: pe.Code, msg: pe.Message, row: rowJSON(schema, row, r)}, string(n.Kind), weight)
 	return nil
 }
 
 // Late implements op.ErrorReporter.
-func (l *errorLog) Late(n *plan.Node, row *types.Chunk, r int) error {
+func (t *taskErrors) Late(n *plan.Node, row *types.Chunk, r int) error {
 	schema := n.Schema
 	if len(n.Inputs) > 0 {
 		schema = n.Inputs[0].Schema
 	}
-	l.add(errorKey{operator: n.ID, msg: "row arrived after its window had closed", row: rowJSON(schema, row, r), late: true}, string(n.Kind), 1)
+	t.add(errorKey{operator: n.ID, msg: "row arrived after its window had closed", row: rowJSON(schema, row, r), late: true}, string(n.Kind), 1)
 	return nil
 }
 
-func (l *errorLog) raw(n *plan.Node, split, where string, err error, raw []byte) {
+func (t *taskErrors) raw(n *plan.Node, split, where string, err error, raw []byte) {
 	pe := pgerr.From(err)
 	text := raw[:min(len(raw), maxRawBytes)]
 	for !utf8.Valid(text) && len(text) > 0 {
@@ -104,22 +134,51 @@ func (l *errorLog) raw(n *plan.Node, split, where string, err error, raw []byte)
 	row = types.AppendJSONString(row, split)
 	row = types.AppendJSONString(append(row, `, "at": `...), where)
 	row = append(types.AppendJSONString(append(row, `, "raw": `...), string(text)), '}')
-	l.add(errorKey{operator: n.ID, code: pe.Code, msg: pe.Message, row: string(row)}, string(n.Kind), 1)
+	t.add(errorKey{operator: n.ID, code: pe.Code, msg: pe.Message, row: string(row)}, string(n.Kind), 1)
 }
 
-func (l *errorLog) dirty() bool { return l.changed.Load() }
+func (l *errorLog) dirty() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.changed
+}
 
-// Errors returns the rows kept, in a stable order, and how many more there were.
+// snapshot returns the rows as of the cut that all subtasks have made.
 func (l *errorLog) snapshot() []ErrorRow {
-	l.changed.Store(false)
-	return l.list()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	rows := l.rows
+	if l.changed = len(l.later) > 0; l.changed {
+		rows = maps.Clone(rows)
+		for k, r := range l.later {
+			if was := rows[k]; was != nil {
+				c := *was // it stays what it is in the log
+				rows[k] = &c
+			}
+			addError(rows, k, r.Name, -r.Weight)
+		}
+	}
+	return sortedErrors(rows)
 }
 
+// endCut forgets what was reported since the cut apart from what was before.
+func (l *errorLog) endCut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cutting, l.later = 0, nil
+}
+
+// list returns the rows kept.
 func (l *errorLog) list() []ErrorRow {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	out := make([]ErrorRow, 0, len(l.rows))
-	for _, r := range l.rows {
+	return sortedErrors(l.rows)
+}
+
+// sortedErrors returns rows in a stable order.
+func sortedErrors(rows map[errorKey]*ErrorRow) []ErrorRow {
+	out := make([]ErrorRow, 0, len(rows))
+	for _, r := range rows {
 		out = append(out, *r)
 	}
 	sort.Slice(out, func(i, j int) bool {
@@ -144,10 +203,13 @@ func (l *errorLog) load(data []byte) error {
 	if err := json.Unmarshal(data, &rows); err != nil {
 		return pgerr.Wrap(pgerr.DataCorrupted, err, "rows of the errors relation are malformed")
 	}
+	t := taskErrors{log: l}
 	for _, r := range rows {
-		l.add(errorKey{operator: r.Operator, code: r.Code, msg: r.Message, row: r.Row, late: r.Late}, r.Name, r.Weight)
+		t.add(errorKey{operator: r.Operator, code: r.Code, msg: r.Message, row: r.Row, late: r.Late}, r.Name, r.Weight)
 	}
-	l.changed.Store(false)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.changed = false
 	return nil
 }
 

@@ -469,5 +469,5 @@ func (l *sourceLeaf) BadRow(split, where string, err error, raw []byte) {
 		l.task.run.engine.cfg.Logger.Warn().Str("job", l.task.run.job.Spec.Name).Str("split", split).Str("at", where).Msg(pe.Message)
 		return
 	}
-	l.task.run.errors.raw(l.node.plan, split, where, err, raw)
+	l.task.errors.raw(l.node.plan, split, where, err, raw)
 }

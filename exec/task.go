@@ -172,6 +172,7 @@ type subtask struct {
 	leaves   []leafNode
 	adopted  []*adoptedRows
 	channels []channelInput // by channel; 0 is the driver's
+	errors   taskErrors
 	handler  *barrier.Handler
 	first    int      // the first channel that delivers barriers
 	feeding  message  // the driver's barrier while scans feed what it closes
@@ -281,7 +282,7 @@ func (r *run) build() error {
 			return fmt.Errorf("parallelism %d exceeds the maximum of %d", n, m)
 		}
 		for k := range n {
-			t := &subtask{run: r, frag: f, index: k, number: i*subtaskStride + k, name: fmt.Sprintf("%d.%d", f.ID, k), channels: make([]channelInput, 1)}
+			t := &subtask{run: r, frag: f, index: k, number: i*subtaskStride + k, name: fmt.Sprintf("%d.%d", f.ID, k), channels: make([]channelInput, 1), errors: taskErrors{log: &r.errors}}
 			byFrag[f.ID] = append(byFrag[f.ID], t)
 			r.subtasks = append(r.subtasks, t)
 		}
@@ -367,7 +368,7 @@ func (t *subtask) build(parallelism int, byFrag map[int][]*subtask) error {
 		}
 		ctx := &op.Context{
 			Node: pn, InputTypes: inTypes, Subtask: t.number, Parallelism: parallelism, Groups: groups, Store: r.store, Lib: r.engine.cfg.Lib,
-			Env: env, Errors: &r.errors, Budget: r.engine.cfg.Shared.Operators, Cancelled: r.stopped, Now: r.now, Clock: r.engine.now,
+			Env: env, Errors: &t.errors, Budget: r.engine.cfg.Shared.Operators, Cancelled: r.stopped, Now: r.now, Clock: r.engine.now,
 			Filling: r.backfill && !r.adopted.has(pn.ID), Live: r.job.hasSources || r.adopted.rows(), Probe: r.probe,
 		}
 		var err error
@@ -722,6 +723,9 @@ func (t *subtask) seal(b checkpoint.Barrier) (*taskCut, error) {
 		return nil, err
 	}
 	began := time.Now()
+	if b.Checkpoint != flushOnly {
+		t.errors.pass(b.Checkpoint)
+	}
 	c := &taskCut{task: t, checkpoint: b.Checkpoint, sealed: t.run.store.Seal(t.number), positions: t.positions()}
 	c.stats = checkpoint.SubtaskStats{Operator: fmt.Sprint(t.frag.ID), Subtask: t.index, Sync: time.Since(began)}
 	return c, nil
