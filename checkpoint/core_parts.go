@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -246,23 +247,43 @@ func (c *core) ready(p *pendingCheckpoint) []uint64 {
 	return ids
 }
 
-// superseded returns which of the participants have handed in a newer state too that can be published now.
-func (c *core) superseded(p *pendingCheckpoint, ids []uint64) map[uint64]bool {
-	newer := map[uint64]bool{}
-	for _, o := range c.pending {
-		if o.id <= p.id || o.savepoint != nil || len(ids) == 0 {
+// due returns what is to be published now, by checkpoint.
+func (c *core) due(now time.Time) map[*pendingCheckpoint][]uint64 {
+	all, due := map[*pendingCheckpoint][]uint64{}, map[*pendingCheckpoint][]uint64{}
+	for _, p := range c.pending {
+		if p.savepoint != nil {
 			continue
 		}
-		for _, id := range c.ready(o) {
-			if slices.Contains(ids, id) {
-				newer[id] = true
-			}
+		all[p] = c.ready(p)
+		if wait := p.anyOpen() && (len(all[p]) == 0 || p.firstAck.IsZero() || now.Before(p.firstAck.Add(c.cfg.GroupWindow))); !wait && (len(all[p]) > 0 || !p.catalogDone) {
+			due[p] = all[p]
 		}
 	}
-	return newer
+	// What others go on from is stored before what comes after it.
+	for p := c.firstNeeded(all, due); p != nil; p = c.firstNeeded(all, due) {
+		maps.DeleteFunc(due, func(o *pendingCheckpoint, _ []uint64) bool { return o.id > p.id })
+		due[p] = all[p]
+	}
+	return due
 }
 
-// needed reports whether one of the participants that have handed in a newer state is read by one that goes on from p: its state at p must be stored first, or
+// firstNeeded returns the oldest checkpoint of all that lacks in due, or comes together with newer ones there, and is needed by somebody.
+func (c *core) firstNeeded(all, due map[*pendingCheckpoint][]uint64) *pendingCheckpoint {
+	for _, p := range c.pending {
+		newer := map[uint64]bool{}
+		for o, ids := range due {
+			for _, id := range ids {
+				newer[id] = newer[id] || o.id > p.id && slices.Contains(all[p], id)
+			}
+		}
+		if len(newer) > 0 && p.needed(newer) {
+			return p
+		}
+	}
+	return nil
+}
+
+// needed reports whether one of the participants of which a newer state is to be published is read by one that goes on from p: its state at p must be stored first, or
 // what the reader misses could not be found after a crash.
 func (p *pendingCheckpoint) needed(newer map[uint64]bool) bool {
 	goesOn := map[uint64]bool{} // from p
@@ -282,25 +303,11 @@ func (c *core) publish(now time.Time, acts []action) []action {
 	if c.publishing != nil {
 		return acts
 	}
-	ready := map[*pendingCheckpoint][]uint64{}
+	ready := c.due(now)
 	newest := map[uint64]uint64{} // participant → the checkpoint to be published of it
 	for _, p := range c.pending {
-		if p.savepoint != nil {
-			continue
-		}
-		ids := c.ready(p)
-		needed := p.needed(c.superseded(p, ids))
-		if p.anyOpen() && !needed && (len(ids) == 0 || p.firstAck.IsZero() || now.Before(p.firstAck.Add(c.cfg.GroupWindow))) {
-			continue
-		}
-		if len(ids) > 0 || !p.catalogDone {
-			ready[p] = ids
-		}
-		for _, id := range ids {
+		for _, id := range ready[p] {
 			newest[id] = p.id
-		}
-		if needed {
-			break // the newer ones come next
 		}
 	}
 	b := &batch{parts: map[*pendingCheckpoint][]uint64{}, write: &write{}}

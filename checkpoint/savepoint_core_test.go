@@ -108,6 +108,18 @@ func (s *script) publish(err error) {
 	}
 }
 
+// published completes what is being published and returns the states in it: jobs and checkpoints.
+func (s *script) published() (got [][2]uint64) {
+	a := take[actPublish](s)
+	require.Len(s.t, a, 1)
+	for _, st := range a[0].batch.changed {
+		got = append(got, [2]uint64{st.Job, st.Checkpoint})
+	}
+	s.step(evPublished{batch: a[0].batch, result: &published{manifest: &Manifest{ID: a[0].batch.id}}})
+	s.step(evCollected{})
+	return got
+}
+
 func (s *script) outcomes() map[uint64][]outcome {
 	out := map[uint64][]outcome{}
 	for _, a := range take[actNotify](s) {

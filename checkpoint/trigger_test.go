@@ -340,20 +340,35 @@ func TestStatesThatReadersNeedAreStoredBeforeNewerOnesThatWait(t *testing.T) {
 		s.ack(1, checkpoint)
 		s.ack(3, checkpoint)
 	}
-	published := func() (got []string) {
-		a := take[actPublish](s)
-		require.Len(t, a, 1)
-		for _, st := range a[0].batch.changed {
-			got = append(got, fmt.Sprintf("%d at %d", st.Job, st.Checkpoint))
-		}
-		s.step(evPublished{batch: a[0].batch, result: &published{manifest: &Manifest{ID: a[0].batch.id}}})
-		return got
-	}
-	require.Equal(t, []string{fmt.Sprintf("2 at %d", first)}, published())
-	require.Equal(t, []string{fmt.Sprintf("1 at %d", first), fmt.Sprintf("3 at %d", first)}, published())
-	require.Equal(t, []string{fmt.Sprintf("1 at %d", second)}, published())
+	require.Equal(t, [][2]uint64{{2, first}}, s.published())
+	require.Equal(t, [][2]uint64{{1, first}, {3, first}}, s.published())
+	require.Equal(t, [][2]uint64{{1, second}}, s.published())
 	s.ack(2, second)
-	require.Equal(t, []string{fmt.Sprintf("2 at %d", second), fmt.Sprintf("3 at %d", second)}, published())
+	require.Equal(t, [][2]uint64{{2, second}, {3, second}}, s.published())
+}
+
+// Nor does one that waits for others of its checkpoint, to be published together with them.
+func TestStatesThatReadersNeedAreStoredBeforeNewerOnesThatAreGrouped(t *testing.T) {
+	three := func(s *JobSettings) { s.MaxConcurrent = 4 }
+	s := newScript(t, manual(), with(job(1), three), with(job(2, 1), three), with(job(3), three))
+	begin := func(jobs ...uint64) uint64 {
+		s.request(&request{TriggerRequest: TriggerRequest{Jobs: jobs}})
+		return s.begin()
+	}
+	other := begin(3)
+	s.ack(3, other) // is being published while the others come
+	first, second, third := begin(2), begin(1), begin(2, 3)
+	for _, checkpoint := range []uint64{first, third} {
+		s.ack(1, checkpoint)
+		s.ack(2, checkpoint)
+	}
+	s.ack(1, second)
+	require.Equal(t, [][2]uint64{{3, other}}, s.published())
+	require.Equal(t, [][2]uint64{{1, first}, {2, first}}, s.published())
+	require.Equal(t, [][2]uint64{{1, second}}, s.published())
+	require.Empty(t, take[actPublish](s))
+	s.ack(3, third)
+	require.ElementsMatch(t, [][2]uint64{{1, third}, {2, third}, {3, third}}, s.published())
 }
 
 // What slower readers go on from is stored before what comes after it, and held until they have handed in their states.
