@@ -58,31 +58,37 @@ func (s *sink) readLease(ctx context.Context) (object.Store, error) {
 	return store, nil
 }
 
-// change replaces the lease by what next makes of it.
+// change replaces the lease by what next makes of it: of what was last read or written, and when that is not there any more of what is.
 func (s *sink) change(ctx context.Context, next func(was *connector.Lease) (*connector.Lease, error)) error {
 	for attempt := 0; ; attempt++ {
-		store, err := s.readLease(ctx)
+		store, err := s.target.leases()
+		if err == nil && s.lease.etag == "" {
+			store, err = s.readLease(ctx)
+		}
 		if err != nil {
 			return err
 		}
 		now, err := next(s.lease.was)
 		if err != nil {
+			s.lease.etag = ""
 			return err
 		}
 		data, err := json.Marshal(leaseDoc{Format: leaseFormat, Lease: *now})
 		if err != nil {
 			return err
 		}
+		var info object.Info
 		if s.lease.was == nil {
-			_, err = store.PutIfAbsent(ctx, s.leaseKey(), data)
+			info, err = store.PutIfAbsent(ctx, s.leaseKey(), data)
 		} else {
-			_, err = store.PutIfMatch(ctx, s.leaseKey(), s.lease.etag, data)
+			info, err = store.PutIfMatch(ctx, s.leaseKey(), s.lease.etag, data)
 		}
 		if err == nil {
+			s.lease = lease{was: now, etag: info.ETag}
 			return nil
 		}
-		// It may be there all the same, or another server was faster: what is read tells.
-		if !errors.Is(err, object.ErrPrecondition) && !object.IsRetryable(err) || attempt == leaseAttempts {
+		s.lease.etag = "" // it may be there all the same, or another server was faster: what is read tells
+		if !errors.Is(err, object.ErrPrecondition) && !errors.Is(err, object.ErrNotFound) && !object.IsRetryable(err) || attempt == leaseAttempts {
 			return fmt.Errorf("lease of sink %q: %w", s.cfg.Name, err)
 		}
 	}
@@ -92,16 +98,20 @@ func (s *sink) takeOver(ctx context.Context, epoch uint64) error {
 	return s.change(ctx, func(was *connector.Lease) (*connector.Lease, error) { return s.cfg.TakeOver(was, epoch) })
 }
 
-// reach notes, before any of its files is seen, that a commit has all up to epoch.
+// reach notes, before any of its files is seen, that a commit has all up to epoch. Sinks that write at least once look only whether they may.
 func (s *sink) reach(ctx context.Context, epoch uint64) error {
+	if !s.cfg.ExactlyOnce {
+		if _, err := s.readLease(ctx); err != nil {
+			return err
+		}
+		return s.cfg.Holds(s.lease.was)
+	}
 	return s.change(ctx, func(was *connector.Lease) (*connector.Lease, error) {
 		if err := s.cfg.Holds(was); err != nil {
 			return nil, err
 		}
 		now := *was
-		if s.cfg.ExactlyOnce {
-			now.Epoch = max(now.Epoch, epoch)
-		}
+		now.Epoch = max(now.Epoch, epoch)
 		return &now, nil
 	})
 }
