@@ -78,7 +78,7 @@ func (cn SinkConnector) Check(ctx context.Context, cfg *connector.SinkConfig) er
 	if _, err := format.NewEncoder(encoderOf(cfg)); err != nil {
 		return err
 	}
-	t, err := cn.openTarget(cfg)
+	t, err := cn.openTarget(cfg, cfg.Options[optPath])
 	if err != nil {
 		return err
 	}
@@ -92,12 +92,12 @@ func encoderOf(cfg *connector.SinkConfig) *format.EncoderConfig {
 // Sink implements connector.SinkConnector.
 func (cn SinkConnector) Sink(cfg *connector.SinkConfig) (connector.Sink, error) {
 	v := connector.Values{Options: cfg.Options}
-	s := &sink{cfg: cfg, roll: v.Int(defaultRoll, optRoll)}
+	s := &sink{cfg: cfg, open: cn.openTarget, roll: v.Int(defaultRoll, optRoll)}
 	if v.Err != nil {
 		return nil, v.Err
 	}
 	var err error
-	if s.target, err = cn.openTarget(cfg); err != nil {
+	if s.target, err = cn.openTarget(cfg, cfg.Options[optPath]); err != nil {
 		return nil, err
 	}
 	var own [4]byte
@@ -117,6 +117,7 @@ func (cn SinkConnector) Sink(cfg *connector.SinkConfig) (connector.Sink, error) 
 
 type sink struct {
 	cfg    *connector.SinkConfig
+	open   func(*connector.SinkConfig, string) (target, error)
 	target target
 	roll   int64
 	own    string // of this opening: hidden files with it are being written
@@ -131,6 +132,7 @@ type sink struct {
 type committable struct {
 	Staged string `json:"staged"`
 	Final  string `json:"final"`
+	At     string `json:"at,omitempty"` // the path that it was staged at, which the sink may have no more; "": written by an older version, the sink's
 }
 
 // Writer implements connector.Sink.
@@ -195,8 +197,8 @@ func (s *sink) Commit(ctx context.Context, _ uint64, list *connector.Committable
 	if err := s.reach(ctx, list.Last); err != nil {
 		return err
 	}
-	i := 0
-	err := list.Each(func(_ uint64, b []byte) error {
+	i, elsewhere := 0, map[string]target{}
+	err := list.Each(func(_ uint64, b []byte) (err error) {
 		var c committable
 		if err := json.Unmarshal(b, &c); err != nil {
 			return pgerr.Wrap(pgerr.DataCorrupted, err, "committable of sink %q is malformed", s.cfg.Name)
@@ -206,10 +208,24 @@ func (s *sink) Commit(ctx context.Context, _ uint64, list *connector.Committable
 				return err
 			}
 		}
-		return s.target.publish(ctx, c.Staged, c.Final)
+		to := s.target
+		if c.At != "" && c.At != s.cfg.Options[optPath] {
+			if elsewhere[c.At] == nil {
+				if elsewhere[c.At], err = s.open(s.cfg, c.At); err != nil {
+					return err
+				}
+			}
+			to = elsewhere[c.At]
+		}
+		return to.publish(ctx, c.Staged, c.Final)
 	})
 	if err != nil {
 		return err
+	}
+	for _, t := range elsewhere {
+		if err := t.sync(ctx); err != nil {
+			return err
+		}
 	}
 	return s.target.sync(ctx)
 }
@@ -294,7 +310,7 @@ func (w *writer) Seal(name string) (out [][]byte, flush func(context.Context) er
 	w.full = nil
 	for i, n := range names {
 		// Staged names are of one opening of the sink, and so are these: no two transactions can mean the same file.
-		b, err := json.Marshal(committable{Staged: n, Final: fmt.Sprintf("%s-%s-%d-%d-%s%s", w.s.final, name, w.subtask, i, w.s.own, w.s.suffix)})
+		b, err := json.Marshal(committable{Staged: n, At: w.s.cfg.Options[optPath], Final: fmt.Sprintf("%s-%s-%d-%d-%s%s", w.s.final, name, w.subtask, i, w.s.own, w.s.suffix)})
 		if err != nil {
 			return nil, nil, err
 		}

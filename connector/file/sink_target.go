@@ -40,8 +40,8 @@ const hiddenMark = "."
 // stagedFolder is where objects are that are not to be read yet; readers of buckets leave names out that begin so.
 const stagedFolder = "_staged/"
 
-func (cn SinkConnector) openTarget(cfg *connector.SinkConfig) (target, error) {
-	path, err := object.FromHere(cfg.Options[optPath])
+func (cn SinkConnector) openTarget(cfg *connector.SinkConfig, path string) (target, error) {
+	path, err := object.FromHere(path)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/streamdb/streamdb/connector"
 	"github.com/streamdb/streamdb/connector/connectortest"
 	"github.com/streamdb/streamdb/storage/object"
+	"github.com/streamdb/streamdb/types"
 )
 
 // lines turns files of objects with id and name into rows.
@@ -135,4 +136,62 @@ func TestLeaseFormat(t *testing.T) {
 	require.ErrorContains(t, s.Recover(t.Context(), 99, none), "belongs to db1/4711 (since 2026-11-30 15:20:00 UTC)")
 	require.NoError(t, os.WriteFile(file, bytes.Replace(data, []byte(`"format":1`), []byte(`"format":2`), 1), 0o600))
 	require.ErrorContains(t, s.Recover(t.Context(), 99, none), "has format version 2, this binary reads up to 1")
+}
+
+// What was sealed for one place gets there, although the sink writes to another one by now.
+func TestSealedFilesAfterAnotherPath(t *testing.T) {
+	for name, at := range map[string]string{"from a folder": filepath.Join(t.TempDir(), "old"), "from a bucket": "s3://old"} {
+		t.Run(name, func(t *testing.T) {
+			stores := map[string]object.Store{"s3://old": object.NewMemory("old"), "s3://new": object.NewMemory("new")}
+			cn := SinkConnector{open: func(_ context.Context, url string) (object.Store, error) { return stores[url], nil }}
+			cfg := connector.SinkConfig{
+				Name: "s", ID: strings.Repeat("0", 32), Format: connector.FormatPlain, Encode: "JSON", Columns: connectortest.SinkColumns(), Mode: connector.AppendOnly, ExactlyOnce: true,
+				Text: types.DefaultFormat(), Dir: t.TempDir(),
+			}
+			var list [][]byte
+			all := func() *connector.Committables {
+				return &connector.Committables{Len: len(list), Last: 1, Each: func(fn func(uint64, []byte) error) error {
+					for _, c := range list {
+						if err := fn(1, c); err != nil {
+							return err
+						}
+					}
+					return nil
+				}}
+			}
+			for _, path := range []string{at, "s3://new"} {
+				cfg.Options = map[string]string{optPath: path}
+				require.NoError(t, cn.Check(t.Context(), &cfg))
+				s, err := cn.Sink(&cfg)
+				require.NoError(t, err)
+				require.NoError(t, s.Recover(t.Context(), 1, all()))
+				if path == at {
+					w, err := s.Writer(0)
+					require.NoError(t, err)
+					c := types.NewChunk(connectortest.SinkColumns().Types())
+					c.Cols[0].AppendDatum(types.Datum{Type: types.Int8, Int: 7})
+					c.Cols[1].AppendDatum(types.Datum{Type: types.Text, Str: "seven"})
+					c.PushWeight(1)
+					_, err = w.Write(t.Context(), c)
+					require.NoError(t, err)
+					var flush func(context.Context) error
+					list, flush, err = w.Seal("1")
+					require.NoError(t, err)
+					require.NoError(t, flush(t.Context()))
+					continue
+				}
+				require.NoError(t, s.Commit(t.Context(), 1, all()))
+				require.NoError(t, s.Commit(t.Context(), 1, all()))
+			}
+			var names []string
+			if strings.HasPrefix(at, "s3:") {
+				require.NoError(t, stores[at].List(t.Context(), "s-", func(i object.Info) error { names = append(names, i.Key); return nil }))
+			} else {
+				var err error
+				names, err = filepath.Glob(filepath.Join(at, "s-*.json"))
+				require.NoError(t, err)
+			}
+			require.Len(t, names, 1)
+		})
+	}
 }
