@@ -245,6 +245,45 @@ func TestPostgresSinkOfAnOlderVersion(t *testing.T) {
 	written("[[1] [2] [3]]")
 }
 
+// TestPostgresSinkHeldUp: a server that was cut off in the middle of a commit, and that the target still waits for, holds up nobody who takes over.
+func TestPostgresSinkHeldUp(t *testing.T) {
+	url := pgserver.Start(t)
+	target(t, url, "CREATE TABLE e (id int PRIMARY KEY)")
+	o := serveOptions{dataDir: t.TempDir(), settings: []string{"execution.checkpointing.interval=100ms"}}
+	p := serve(t, o)
+	c := p.client(t)
+	c.exec("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)")
+	c.exec("CREATE SINK s FROM t WITH (connector = 'postgres', url = '" + url + "', table = 'e')")
+	require.True(t, eventually(sinkTimeout, func() bool { return len(target(t, url, "SELECT FROM e")) == 1 }))
+	p.kill()
+	cfg, err := pgconn.ParseConfig(url)
+	require.NoError(t, err)
+	hold := func(application string) *pgconn.PgConn {
+		cfg.RuntimeParams["application_name"] = application
+		conn, err := pgconn.ConnectConfig(t.Context(), cfg)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close(context.Background()) })
+		_, err = query(t.Context(), conn, "BEGIN; SELECT FROM streamdb_sinks FOR UPDATE")
+		require.NoError(t, err)
+		return conn
+	}
+	cut := hold("streamdb sink s") // which never goes on
+	p = serve(t, o)
+	p.client(t).exec("INSERT INTO t VALUES (2)")
+	require.True(t, eventually(sinkTimeout, func() bool { return len(target(t, url, "SELECT FROM e")) == 2 }))
+	_, err = query(t.Context(), cut, "COMMIT")
+	require.Error(t, err, "the session has ended")
+	p.kill()
+	other := hold("psql") // somebody else is waited for
+	p = serve(t, o)
+	p.client(t).exec("INSERT INTO t VALUES (3)")
+	pause(10 * time.Second)
+	require.Len(t, target(t, url, "SELECT FROM e"), 2)
+	_, err = query(t.Context(), other, "COMMIT")
+	require.NoError(t, err)
+	require.True(t, eventually(sinkTimeout, func() bool { return len(target(t, url, "SELECT FROM e")) == 3 }))
+}
+
 // TestPostgresSinkMoves: a database goes on elsewhere from what was stopped, killed, or suspended in the middle of it, and its sinks go on with the same rows. The one that
 // was suspended stops its sinks when it wakes up.
 func TestPostgresSinkMoves(t *testing.T) {

@@ -45,11 +45,14 @@ func (s *sink) Recover(ctx context.Context, epoch uint64, _ *connector.Committab
 		if err := s.makeProgress(ctx, epoch == 0); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, "INSERT INTO "+s.progress()+" (sink, epoch) VALUES ($1, 0) ON CONFLICT DO NOTHING", s.cfg.ID); err != nil { // that others who do this wait
-			return targetError(err)
-		}
-		was, err := s.lock(ctx, tx)
-		if err != nil {
+		var was *connector.Lease
+		if err := s.unblock(ctx, func(ctx context.Context) (err error) {
+			if _, err = tx.Exec(ctx, "INSERT INTO "+s.progress()+" (sink, epoch) VALUES ($1, 0) ON CONFLICT DO NOTHING", s.cfg.ID); err != nil { // that others who do this wait
+				return targetError(err)
+			}
+			was, err = s.lock(ctx, tx)
+			return err
+		}); err != nil {
 			return err
 		}
 		now, err := s.cfg.TakeOver(was, epoch)

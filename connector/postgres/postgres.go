@@ -33,6 +33,9 @@ const (
 // progressTable is where the target keeps up to which epoch each sink has written.
 const progressTable = "streamdb_sinks"
 
+// applicationPrefix begins the application_name of sessions, before the sink's name.
+const applicationPrefix = "streamdb sink "
+
 const (
 	defaultSchema  = "public"
 	connectTimeout = 10 * time.Second
@@ -99,6 +102,7 @@ func (Connector) Check(ctx context.Context, cfg *connector.SinkConfig) error {
 type sink struct {
 	cfg     *connector.SinkConfig
 	connect func(ctx context.Context) error
+	config  *pgx.ConnConfig
 	conn    *pgx.Conn // of Check, Recover and Commit; nil: not connected
 	schema  string
 	table   string // quoted, with its schema
@@ -117,10 +121,10 @@ func newSink(cfg *connector.SinkConfig) (*sink, error) {
 	if pc.ConnectTimeout == 0 {
 		pc.ConnectTimeout = connectTimeout
 	}
-	for k, val := range map[string]string{"application_name": "streamdb sink " + cfg.Name, "DateStyle": "ISO", "IntervalStyle": "postgres", "client_encoding": "UTF8"} {
+	for k, val := range map[string]string{"application_name": applicationPrefix + cfg.Name, "DateStyle": "ISO", "IntervalStyle": "postgres", "client_encoding": "UTF8"} {
 		pc.RuntimeParams[k] = val
 	}
-	s := &sink{cfg: cfg, schema: v.String(defaultSchema, optSchema)}
+	s := &sink{cfg: cfg, config: pc, schema: v.String(defaultSchema, optSchema)}
 	s.table = pgx.Identifier{s.schema, v.String("", optTable)}.Sanitize()
 	s.columns = s.list(s.all(), "")
 	s.connect = func(ctx context.Context) error {
