@@ -123,7 +123,7 @@ type pendingCheckpoint struct {
 	catalogVersion uint64
 	catalog        []byte
 	catalogDone    bool
-	deadline       time.Time // of the catalog
+	deadline       time.Time // of the catalog: that of the last part, which cannot be stored without it
 	late           bool      // that has passed while the catalog was being written
 	cut            Cut
 	savepoint      *request // who asked for it, when it is one

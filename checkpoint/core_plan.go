@@ -361,6 +361,9 @@ func (c *core) begun(now time.Time, e evBegun, acts []action) []action {
 		}
 		s := q.Settings()
 		p.parts[id] = &part{p: q, inputs: q.Inputs(), settings: s, deadline: now.Add(s.Timeout), full: pl.cut.Full || !s.Incremental && !pl.cut.Incremental}
+		if d := p.parts[id].deadline; p.deadline.Before(d) {
+			p.deadline = d
+		}
 		if m := c.members[id]; m != nil && p.savepoint == nil {
 			m.triggered = now
 			m.replan(now)

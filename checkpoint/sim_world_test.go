@@ -105,6 +105,7 @@ type simFailure struct{ msg string }
 // one goroutine: what a server's IO code does is a coroutine that has the word until it calls the store or waits.
 type simWorld struct {
 	rng    *rand.Rand
+	more   *rand.Rand // for what came later, so that the worlds of most seeds stay what they were
 	now    time.Duration
 	events worldEvents
 	next   uint64
@@ -155,7 +156,7 @@ type simWorld struct {
 
 func newSimWorld(seed uint64, loud bool) *simWorld {
 	w := &simWorld{
-		rng: rand.New(rand.NewPCG(seed, 7)), head: &head{}, needed: map[string]bool{}, manifests: map[string]*Manifest{}, producing: true,
+		rng: rand.New(rand.NewPCG(seed, 7)), more: rand.New(rand.NewPCG(seed, 8)), head: &head{}, needed: map[string]bool{}, manifests: map[string]*Manifest{}, producing: true,
 		defs: map[uint64]*simJob{}, sinks: map[uint64]*simSink{}, ids: map[uint64]string{}, cuts: map[simCutKey]simTotal{}, files: map[string]simTotal{}, inflight: map[simCutKey]bool{}, sinces: map[uint64][]uint64{}, anew: map[uint64]bool{},
 		claims: map[uint64]string{}, loud: loud, hash: fnv1a(seed, 0),
 	}

@@ -87,6 +87,9 @@ func (w *simWorld) define(others []uint64) *simJob {
 		j.parts = 1 + rng.IntN(3)
 	}
 	j.settings = w.cfg.JobSettings()
+	if !w.faultless && w.more.IntN(12) == 0 {
+		j.settings.Timeout = time.Duration(1+w.more.IntN(20)) * time.Second
+	}
 	w.settings(j)
 	j.sink = j.settings.Mode == ExactlyOnce && !j.settings.Unaligned && j.parts > 0 && rng.IntN(2) == 0
 	w.defs[j.id] = j
