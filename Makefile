@@ -16,6 +16,8 @@ E2E_TIMEOUT  ?= 20m
 FUZZTIME     ?= 5s
 # BENCH_STATE are the sizes of state that checkpoints are measured with; the largest needs three times as much disk.
 BENCH_STATE  ?= 1MiB,1GiB,5GiB,10GiB
+# BENCH_LOSS is the size of state that the loss of throughput by checkpoints is measured with.
+BENCH_LOSS   ?= 1GiB
 
 .PHONY: help build demo test e2e check fmt bench fuzz checkpoint-rows versitygw clients clean
 
@@ -52,6 +54,7 @@ bench: build ## the Nexmark queries, against hand-written loops where there are 
 	for q in q0 q1 q2 q5 q7 q8; do $(BIN) bench nexmark --query $$q --events 2000000 || exit 1; done
 	$(BIN) bench backpressure --aligned
 	$(BIN) bench checkpoint --state $(BENCH_STATE) --restore
+	$(BIN) bench checkpoint --state $(BENCH_LOSS) --loss
 
 fuzz: ## each fuzz target for FUZZTIME
 	@tools/fuzz.sh $(FUZZTIME)

@@ -84,7 +84,7 @@ func (r *run) write(c *cut) {
 	defer r.errors.endCut()
 	b := c.barrier
 	if c.ctx.Err() != nil || len(c.parts) < len(r.subtasks) {
-		r.job.decline(b.Checkpoint, context.Canceled)
+		r.job.decline(b.Checkpoint, r.whyNot())
 		for _, p := range c.parts {
 			p.release()
 		}
@@ -133,6 +133,14 @@ func (r *run) write(c *cut) {
 	})
 }
 
+// whyNot is what a checkpoint is declined with that is not written: the run ends, or the checkpoint was given up.
+func (r *run) whyNot() error {
+	if r.stopped() {
+		return checkpoint.ErrNotRunning
+	}
+	return context.Canceled
+}
+
 // writing reports whether a snapshot is being made.
 func (r *run) writing() bool {
 	if r.written == nil {
@@ -171,7 +179,7 @@ func (r *run) snapshot(c *cut, positions map[string][]byte, errs []byte) error {
 		r.store.Hold(b.Checkpoint)
 	}
 	if err != nil && c.ctx.Err() != nil {
-		r.job.decline(b.Checkpoint, err)
+		r.job.decline(b.Checkpoint, r.whyNot())
 		return nil // it was given up: what was sealed is covered by the next one
 	}
 	if err != nil {

@@ -24,6 +24,8 @@ type BenchOptions struct {
 	// Watch is called after every so many rows of the sources, Every, when it is set.
 	Watch func(rows int64, m state.Metrics)
 	Every int64
+	// Measuring is called when the clock starts, and what it returns when it stops: what the job leaves to be done in the background is not of the run. nil: nobody.
+	Measuring func() (stop func() error, err error)
 }
 
 // BenchResult is what a run did.
@@ -86,6 +88,12 @@ func (s *Server) RunBench(ctx context.Context, o BenchOptions) (res BenchResult,
 			err = derr
 		}
 	}()
+	stop := func() error { return nil }
+	if o.Measuring != nil {
+		if stop, err = o.Measuring(); err != nil {
+			return res, err
+		}
+	}
 	began := time.Now()
 	j.Start()
 	tick := time.NewTicker(benchPoll)
@@ -106,6 +114,9 @@ func (s *Server) RunBench(ctx context.Context, o BenchOptions) (res BenchResult,
 		}
 	}
 	res.Elapsed = time.Since(began)
+	if err := stop(); err != nil {
+		return res, err
+	}
 	res.SourceRows, res.OutputRows, res.StateBytes = j.SourceRows(), j.Discarded(), exec.StateBytes(j.Metrics())
 	if rel := j.Relation(); rel != nil {
 		if v := rel.Latest(); v != nil {
@@ -142,6 +153,16 @@ func discard(p *plan.Plan) {
 			return
 		}
 	}
+}
+
+// SourceRows is how many rows the sources of a view have brought since it was started, 0 when there is no such view.
+func (s *Server) SourceRows(view string) int64 {
+	for _, j := range s.engine.Jobs() {
+		if j.Name() == view {
+			return j.SourceRows()
+		}
+	}
+	return 0
 }
 
 func (s *Server) completedCheckpoints() int {

@@ -22,11 +22,14 @@ import (
 
 type benchCheckpoint struct {
 	benchFlags
-	State   []byteSize `help:"Sizes of the state to measure with, one after the other." default:"1MiB,256MiB"`
-	Changed int64      `help:"Rows changed before each checkpoint." default:"1000"`
-	Rounds  int        `help:"Checkpoints measured; of times the median counts." default:"5"`
-	Restore bool       `help:"Kill the server after that and measure the start, from local disk and, with the data directory gone, from the checkpoint directory."`
-	To      string     `help:"Checkpoint directory URL. Default: a folder in the data directory." placeholder:"URL"`
+	State   []byteSize    `help:"Sizes of the state to measure with, one after the other." default:"1MiB,256MiB"`
+	Changed int64         `help:"Rows changed before each checkpoint." default:"1000"`
+	Rounds  int           `help:"Checkpoints measured; of times the median counts." default:"5"`
+	Restore bool          `help:"Kill the server after that and measure the start, from local disk and, with the data directory gone, from the checkpoint directory."`
+	Loss    bool          `help:"Measure instead what checkpoints every second cost a busy view with a state of that size: rounds with them and without, in turn."`
+	Hot     float64       `help:"With --loss: the share of the groups that change." default:"0.01"`
+	Window  time.Duration `help:"With --loss: how long a round takes." default:"5s"`
+	To      string        `help:"Checkpoint directory URL. Default: a folder in the data directory." placeholder:"URL"`
 }
 
 // rowPayload is the length of the text in a row of the measured table: hardly compressible, so that a row is about as long on disk.
@@ -57,6 +60,17 @@ type restoreResult struct {
 func (c *benchCheckpoint) Run(a *app) error {
 	c.CheckpointInterval = 0
 	for _, size := range c.State {
+		if c.Loss {
+			r, err := c.measureLoss(a, int64(size))
+			if err != nil {
+				return err
+			}
+			if err := c.show(a, r, fmt.Sprintf("state %d MiB (%d groups, %d of them change): %.0f rows/s without checkpoints, %.0f with one every second: loss %.1f %%, of rows per CPU-second %.1f %%; %d checkpoints of %d KiB",
+				r.State>>20, r.Groups, r.Hot, r.Without, r.With, r.Loss, r.CPULoss, r.Checkpoints, r.Uploaded>>10)); err != nil {
+				return err
+			}
+			continue
+		}
 		r, err := c.measure(a, int64(size))
 		if err != nil {
 			return err

@@ -104,20 +104,22 @@ func (c *benchNexmark) measure(a *app, name string) (res *nexmarkResult, err err
 	for range c.Rounds {
 		runtime.GC()
 		resetPeak()
-		before, err := usageNow()
+		var before, after usage
+		b, err := srv.RunBench(a.ctx, server.BenchOptions{SQL: query, Parallelism: par, Materialize: c.Materialize, Measuring: func() (func() error, error) {
+			if err := prof.start(); err != nil {
+				return nil, err
+			}
+			var err error
+			before, err = usageNow()
+			return func() (err error) {
+				if after, err = usageNow(); err != nil {
+					return err
+				}
+				return prof.stop()
+			}, err
+		}})
 		if err != nil {
-			return nil, err
-		}
-		if err := prof.start(); err != nil {
-			return nil, err
-		}
-		b, err := srv.RunBench(a.ctx, server.BenchOptions{SQL: query, Parallelism: par, Materialize: c.Materialize})
-		if perr := prof.stop(); perr != nil || err != nil {
-			return nil, errors.Join(err, perr)
-		}
-		after, err := usageNow()
-		if err != nil {
-			return nil, err
+			return nil, errors.Join(err, prof.stop())
 		}
 		r.PeakRSS = max(r.PeakRSS, peakRSS())
 		r.SourceRows, r.OutputRows, r.StateBytes, r.Checkpoints = b.SourceRows, b.OutputRows, b.StateBytes, r.Checkpoints+b.Checkpoints

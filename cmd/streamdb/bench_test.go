@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net"
 	"os"
+	"runtime"
 	"testing"
 	"time"
 
@@ -44,6 +45,7 @@ func TestBenchNexmark(t *testing.T) {
 			var r nexmarkResult
 			require.NoError(t, json.Unmarshal(out.Bytes(), &r))
 			require.Positive(t, r.EventsPerSecond)
+			require.LessOrEqual(t, r.EventsPerSecond, 1.1*float64(runtime.GOMAXPROCS(0))*r.EventsPerCPUSecond, "no more processor time is used than there is")
 			if l, ok := limit.Loops()[n]; ok {
 				require.Equal(t, l.Run(events).Rows, r.OutputRows)
 				require.Positive(t, r.LimitPerSecond)
@@ -98,6 +100,13 @@ func TestBenchOthers(t *testing.T) {
 	require.Positive(t, cp.Duration)
 	require.Less(t, cp.UploadRatio, 2.0)
 	require.Positive(t, cp.Restore.Store)
+	require.NoError(t, (&benchCheckpoint{benchFlags: flags, State: []byteSize{1 << 20}, Rounds: 1, Loss: true, Hot: 0.1, Window: 1500 * time.Millisecond}).Run(a))
+	var loss lossResult
+	require.NoError(t, json.NewDecoder(out).Decode(&loss))
+	require.Positive(t, loss.With)
+	require.Positive(t, loss.Without)
+	require.Positive(t, loss.Checkpoints)
+	require.Greater(t, loss.State, int64(1<<19))
 	require.NoError(t, (&benchBackpressure{benchFlags: flags, Pressure: time.Second}).Run(a))
 	var bp backpressureResult
 	require.NoError(t, json.NewDecoder(out).Decode(&bp))

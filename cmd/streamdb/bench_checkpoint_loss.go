@@ -1,0 +1,131 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/streamdb/streamdb/checkpoint"
+	"github.com/streamdb/streamdb/server"
+)
+
+const (
+	// groupBytes is about what a group of the measured view takes in its state: the aggregation's entry and the view's row, each with a text that hardly compresses.
+	groupBytes = 230
+	// lossInterval is the time between checkpoints whose cost is measured.
+	lossInterval = time.Second
+)
+
+// lossResult tells what checkpoints cost a view that is busy. Rates are those of source rows, the medians of all rounds.
+type lossResult struct {
+	State         int64   `json:"state_bytes"`
+	Groups        int64   `json:"groups"`
+	Hot           int64   `json:"hot_groups"`
+	Without       float64 `json:"rows_per_second_without"`
+	With          float64 `json:"rows_per_second_with"`
+	WithoutPerCPU float64 `json:"rows_per_cpu_second_without"`
+	WithPerCPU    float64 `json:"rows_per_cpu_second_with"`
+	Loss          float64 `json:"loss_percent"`     // of throughput
+	CPULoss       float64 `json:"cpu_loss_percent"` // of rows per second of processor time, which other programs do not disturb as much
+	Checkpoints   int     `json:"checkpoints"`      // completed in the rounds with them
+	Uploaded      int64   `json:"uploaded_bytes_per_checkpoint"`
+}
+
+// lossOf is by how many percent a rate is below the one without checkpoints.
+func lossOf(with, without float64) float64 { return 100 * (1 - with/without) }
+
+// measureLoss fills a view with groups until its state has about size bytes, and then changes a share of them as fast as it goes, in rounds with checkpoints every second
+// and without, in turn: the same rows and the same state.
+func (c *benchCheckpoint) measureLoss(a *app, size int64) (r lossResult, err error) {
+	if c.Hot <= 0 || c.Hot > 1 || c.Window <= 0 {
+		return r, usageError{errors.New("--hot must be above 0 and not above 1, --window positive")}
+	}
+	r.Groups = max(1, size/groupBytes)
+	r.Hot = max(1, int64(float64(r.Groups)*c.Hot))
+	err = c.withServer(a, func(srv *server.Server, _ *dialer, conn *pgx.Conn) error { return c.lossRounds(a, srv, conn, &r) })
+	return r, err
+}
+
+func (c *benchCheckpoint) lossRounds(a *app, srv *server.Server, conn *pgx.Conn, r *lossResult) error {
+	if err := runAll(a.ctx, conn,
+		fmt.Sprintf("CREATE SOURCE all_groups (k bigint, v int) WITH (connector = 'datagen', datagen.rows = '%d', datagen.rows.per.second = '0', fields.k.kind = 'sequence')", r.Groups),
+		fmt.Sprintf("CREATE SOURCE hot_groups (k bigint, v int) WITH (connector = 'datagen', datagen.rows.per.second = '0', fields.k.max = '%d')", r.Hot-1),
+		`CREATE MATERIALIZED VIEW busy AS SELECT k, count(*) AS n, sum(v) AS v, max(pad) AS pad FROM (SELECT k, v, md5(k::text) || md5((k + 1)::text) || md5((k + 2)::text) AS pad FROM all_groups UNION ALL SELECT k, v, '' FROM hot_groups) u GROUP BY k`); err != nil {
+		return err
+	}
+	for filled := false; !filled; {
+		if err := conn.QueryRow(a.ctx, "SELECT count(*) >= $1 FROM busy", r.Groups).Scan(&filled); err != nil {
+			return err
+		}
+	}
+	if err := runAll(a.ctx, conn, "CHECKPOINT busy", "CHECKPOINT busy"); err != nil {
+		return err
+	}
+	r.State = lastOfView(srv).FullSize
+	var rates, cpus [2][]float64 // without and with checkpoints
+	prof := profiler{dir: c.Profile}
+	if err := prof.start(); err != nil {
+		return err
+	}
+	for round := range 2 * c.Rounds {
+		with := round % 2
+		interval := time.Duration(with) * lossInterval
+		if err := runAll(a.ctx, conn, fmt.Sprintf("ALTER MATERIALIZED VIEW busy SET (execution.checkpointing.interval = '%v')", interval)); err != nil {
+			return err
+		}
+		if with == 0 { // what checkpoints have left to do is not of this round
+			if err := runAll(a.ctx, conn, "CHECKPOINT busy"); err != nil {
+				return err
+			}
+		}
+		began, rows, id := time.Now(), srv.SourceRows("busy"), lastOfView(srv).ID
+		before, err := usageNow()
+		if err != nil {
+			return err
+		}
+		select {
+		case <-a.ctx.Done():
+			return a.ctx.Err()
+		case <-time.After(c.Window):
+		}
+		done := float64(srv.SourceRows("busy") - rows)
+		after, err := usageNow()
+		if err != nil {
+			return err
+		}
+		rates[with] = append(rates[with], done/time.Since(began).Seconds())
+		cpus[with] = append(cpus[with], done/(after.cpu-before.cpu).Seconds())
+		if with == 1 {
+			for _, cp := range srv.Coordinator().Stats().Checkpoints {
+				if cp.JobName == "busy" && cp.ID > id && cp.Status == checkpoint.StatusCompleted {
+					r.Checkpoints++
+					r.Uploaded += cp.UploadedBytes
+				}
+			}
+		}
+	}
+	if err := prof.stop(); err != nil {
+		return err
+	}
+	if r.Checkpoints > 0 {
+		r.Uploaded /= int64(r.Checkpoints)
+	}
+	r.Without, r.With, r.WithoutPerCPU, r.WithPerCPU = median(rates[0]), median(rates[1]), median(cpus[0]), median(cpus[1])
+	r.Loss, r.CPULoss = lossOf(r.With, r.Without), lossOf(r.WithPerCPU, r.WithoutPerCPU)
+	return nil
+}
+
+// lastOfView is the newest completed checkpoint of the measured view.
+func lastOfView(srv *server.Server) checkpoint.JobCheckpoint {
+	all := srv.Coordinator().Stats().Checkpoints
+	i := slices.IndexFunc(all, func(c checkpoint.JobCheckpoint) bool {
+		return c.JobName == "busy" && c.Status == checkpoint.StatusCompleted
+	})
+	if i < 0 {
+		return checkpoint.JobCheckpoint{}
+	}
+	return all[i]
+}
