@@ -1,8 +1,11 @@
 package server_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 	"net"
 	"os"
 	"path/filepath"
@@ -154,6 +157,30 @@ func TestDisposedSavepointLeavesNoFolder(t *testing.T) {
 	two.connect().must("CHECKPOINT")
 	require.Eventually(t, func() bool { _, err := os.Stat(path); return os.IsNotExist(err) }, testTimeout, 10e6)
 	empty()
+}
+
+// What ALTER SYSTEM set in an earlier version and this one does not take is left out at the start, with a line in the log.
+func TestAlteredSettingThatIsNoLongerGood(t *testing.T) {
+	var log lockedLog
+	d := open(t, func(c *server.Config) { c.Logger = zerolog.New(&log) })
+	s := d.connect()
+	s.must("ALTER SYSTEM SET execution.checkpointing.savepoint-dir = '/backup'", "ALTER SYSTEM SET execution.checkpointing.interval = '7s'")
+	require.NoError(t, d.srv.Abort())
+	path := filepath.Join(d.cfg.DataDir, "settings")
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	head := len("SDBSET") + 10 // magic, version, checksum, length
+	body := bytes.Replace(b[head:], []byte("/backup"), []byte("backups"), 1)
+	binary.BigEndian.PutUint32(b[len("SDBSET")+2:], crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)))
+	require.NoError(t, os.WriteFile(path, append(b[:head:head], body...), 0o600))
+	d.start()
+	s = d.connect()
+	require.Equal(t, "7s|", s.row("SHOW execution.checkpointing.interval")+"|"+s.row("SHOW execution.checkpointing.savepoint-dir"))
+	require.Contains(t, log.String(), "what ALTER SYSTEM has set is no longer good")
+	require.Contains(t, log.String(), checkpoint.SettingSavepointDirectory)
+	s.must("ALTER SYSTEM SET execution.checkpointing.interval = '8s'")
+	d.crash()
+	require.Equal(t, 1, strings.Count(log.String(), "no longer good"))
 }
 
 // RESET ALL takes back all that ALTER SYSTEM has set, at once and for good.

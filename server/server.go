@@ -191,7 +191,7 @@ func (s *Server) open(ctx context.Context) error {
 		return err
 	}
 	if !s.cfg.MemoryOnly {
-		if err := s.settings.load(filepath.Join(s.cfg.DataDir, settingsFile)); err != nil {
+		if err := s.settings.load(filepath.Join(s.cfg.DataDir, settingsFile), s.log); err != nil {
 			return err
 		}
 	}

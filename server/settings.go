@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/streamdb/streamdb/auth"
 	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/internal/pgerr"
@@ -640,8 +642,8 @@ const (
 	minMemoryLimit = 5 << 20
 )
 
-// load reads what ALTER SYSTEM changed in former runs.
-func (s *serverSettings) load(path string) error {
+// load reads what ALTER SYSTEM changed in former runs. A value that is no longer good is reported and left out.
+func (s *serverSettings) load(path string, log zerolog.Logger) error {
 	s.path = path
 	body, err := readFile(path, settingsMagic, "settings", "Remove it to go on without the changes made by ALTER SYSTEM.")
 	if err != nil || body == nil {
@@ -653,11 +655,12 @@ func (s *serverSettings) load(path string) error {
 	}
 	for name, value := range kept {
 		st, err := s.table.find(name)
-		if err == nil {
-			value, err = st.normalise(value)
-		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
+		}
+		if value, err = st.normalise(value); err != nil { // an earlier version took it
+			log.Warn().Err(err).Msg("what ALTER SYSTEM has set is no longer good: it is left out")
+			continue
 		}
 		s.vals[st.name], s.altered[st.name] = value, value
 	}
