@@ -245,6 +245,50 @@ func TestPostgresSinkOfAnOlderVersion(t *testing.T) {
 	written("[[1] [2] [3]]")
 }
 
+// TestPostgresSinkAtLeastOnce: such a sink knows of other servers, too, where it may keep what it takes for that.
+func TestPostgresSinkAtLeastOnce(t *testing.T) {
+	url := pgserver.Start(t)
+	target(t, url, "CREATE TABLE e (id int, name text); CREATE ROLE guest LOGIN; GRANT ALL ON e TO guest; REVOKE ALL ON SCHEMA public FROM public; GRANT USAGE ON SCHEMA public TO guest")
+	cfg, err := pgconn.ParseConfig(url)
+	require.NoError(t, err)
+	guest := fmt.Sprintf("host=%s port=%d user=guest dbname=%s", cfg.Host, cfg.Port, cfg.Database)
+	list := func(row string) *connector.Committables {
+		return &connector.Committables{Len: 1, Last: 1, Each: func(fn func(uint64, []byte) error) error { return fn(1, []byte(row+"\n")) }}
+	}
+	open := func(url string, line ...string) connector.Sink {
+		c := &connector.SinkConfig{
+			Name: "s", ID: "77", Options: map[string]string{"url": url, "table": "e"}, Columns: connectortest.SinkColumns()[:1], Mode: connector.AppendOnly,
+			Writer: connector.Identity{Line: line, Holder: line[len(line)-1]},
+		}
+		require.NoError(t, postgres.New().Check(t.Context(), c))
+		s, err := postgres.New().Sink(c)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, s.Close()) })
+		return s
+	}
+	for _, line := range [][]string{{"a"}, {"b"}} { // who may do no more than write rows is not known
+		s := open(guest, line...)
+		require.NoError(t, s.Recover(t.Context(), 0, list("1")))
+		require.NoError(t, s.Commit(t.Context(), 1, list("1")))
+		require.NoError(t, s.Commit(t.Context(), 1, list("1")))
+		require.NoError(t, s.Abandon(t.Context()))
+	}
+	require.Equal(t, [][]string{{"4"}}, target(t, url, "SELECT count(*) FROM e"))
+	target(t, url, "GRANT CREATE ON SCHEMA public TO guest")
+	a, b := open(guest, "a"), open(guest, "a", "b")
+	require.NoError(t, a.Recover(t.Context(), 0, list("2")))
+	require.NoError(t, a.Commit(t.Context(), 1, list("2")))
+	require.NoError(t, b.Recover(t.Context(), 1, list("2")))
+	require.ErrorIs(t, a.Commit(t.Context(), 2, list("3")), connector.ErrSinkTaken)
+	require.NoError(t, b.Commit(t.Context(), 2, list("2")))
+	require.ErrorIs(t, open(guest, "a", "a2").Recover(t.Context(), 2, list("3")), connector.ErrSinkTaken)
+	require.NoError(t, a.Abandon(t.Context()))
+	require.NoError(t, b.Commit(t.Context(), 3, list("4")))
+	require.NoError(t, b.Abandon(t.Context()))
+	require.Equal(t, [][]string{{"1", "4"}, {"2", "2"}, {"4", "1"}}, target(t, url, "SELECT id, count(*) FROM e GROUP BY id ORDER BY id"))
+	require.Empty(t, target(t, url, "SELECT FROM streamdb_sinks"))
+}
+
 // TestPostgresSinkHeldUp: a server that was cut off in the middle of a commit, and that the target still waits for, holds up nobody who takes over.
 func TestPostgresSinkHeldUp(t *testing.T) {
 	url := pgserver.Start(t)

@@ -36,13 +36,24 @@ func (s *sink) makeProgress(ctx context.Context, may bool) error {
 	return targetError(err)
 }
 
-// Recover implements connector.Sink.
-func (s *sink) Recover(ctx context.Context, epoch uint64, _ *connector.Committables) error {
-	if !s.cfg.ExactlyOnce {
+// mayDo is err unless it says that the role may not use the table of all sinks' progress: sinks that write at least once do without then.
+func (s *sink) mayDo(err error) error {
+	s.alone = !s.cfg.ExactlyOnce && pgerr.CodeOf(err) == pgerr.InsufficientPrivilege
+	if s.alone {
 		return nil
 	}
+	return err
+}
+
+// Recover implements connector.Sink.
+func (s *sink) Recover(ctx context.Context, epoch uint64, _ *connector.Committables) error {
+	err := s.takeOver(ctx, epoch)
+	return s.mayDo(err)
+}
+
+func (s *sink) takeOver(ctx context.Context, epoch uint64) error {
 	return s.transaction(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		if err := s.makeProgress(ctx, epoch == 0); err != nil {
+		if err := s.makeProgress(ctx, epoch == 0 || !s.cfg.ExactlyOnce); err != nil {
 			return err
 		}
 		var was *connector.Lease
@@ -67,10 +78,7 @@ func (s *sink) Recover(ctx context.Context, epoch uint64, _ *connector.Committab
 
 // Abandon implements connector.Sink.
 func (s *sink) Abandon(ctx context.Context) error {
-	if !s.cfg.ExactlyOnce {
-		return nil
-	}
-	return s.transaction(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.transaction(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		was, err := s.lock(ctx, tx)
 		if err != nil || !s.cfg.MayForget(was) {
 			return err
@@ -78,6 +86,10 @@ func (s *sink) Abandon(ctx context.Context) error {
 		_, err = tx.Exec(ctx, "DELETE FROM "+s.progress()+" WHERE sink = $1", s.cfg.ID)
 		return targetError(err)
 	})
+	if pgerr.CodeOf(err) == pgerr.UndefinedTable { // it knows nothing
+		return nil
+	}
+	return s.mayDo(err)
 }
 
 // transaction runs f in a transaction of the connection, which is closed after an error: nobody knows what state it is in.
@@ -108,7 +120,7 @@ func (s *sink) transaction(ctx context.Context, f func(ctx context.Context, tx p
 func (s *sink) Commit(ctx context.Context, _ uint64, list *connector.Committables) error {
 	return s.transaction(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		done := uint64(0)
-		if s.cfg.ExactlyOnce {
+		if !s.alone {
 			was, err := s.lock(ctx, tx)
 			if err == nil {
 				err = s.cfg.Holds(was)
@@ -116,7 +128,7 @@ func (s *sink) Commit(ctx context.Context, _ uint64, list *connector.Committable
 			if err != nil {
 				return err
 			}
-			if done = was.Epoch; done >= list.Last {
+			if done = was.Epoch; s.cfg.ExactlyOnce && done >= list.Last {
 				return nil
 			}
 		}

@@ -68,7 +68,7 @@ func (Connector) Options() []connector.Option {
 		},
 		{Name: optPassword, Doc: "The password, where the URL has none."},
 		{Name: optTable, Required: true, Doc: "The table. It must be there, with a column of each name that the sink has."},
-		{Name: optSchema, Default: defaultSchema, Doc: "The schema of the table, and of the table " + progressTable + " that is made in it for exactly-once sinks."},
+		{Name: optSchema, Default: defaultSchema, Doc: "The schema of the table, and of the table " + progressTable + ", which is made in it."},
 	}
 }
 
@@ -93,8 +93,8 @@ func (Connector) Check(ctx context.Context, cfg *connector.SinkConfig) error {
 		return err
 	}
 	err = s.check(ctx)
-	if err == nil && cfg.ExactlyOnce {
-		err = s.makeProgress(ctx, true)
+	if err == nil {
+		err = s.mayDo(s.makeProgress(ctx, true))
 	}
 	return errors.Join(err, s.Close())
 }
@@ -104,6 +104,7 @@ type sink struct {
 	connect func(ctx context.Context) error
 	config  *pgx.ConnConfig
 	conn    *pgx.Conn // of Check, Recover and Commit; nil: not connected
+	alone   bool      // nobody can tell whether other servers write: the sink may not use the table of all sinks' progress, and can do without
 	schema  string
 	table   string // quoted, with its schema
 	columns string // quoted, separated by commas
