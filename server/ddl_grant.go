@@ -123,6 +123,9 @@ func (d *dispatch) grantTargets(st *sql.Grant) ([]securable, error) {
 			if o.Kind == catalog.Index {
 				return nil, pgerr.Newf(pgerr.WrongObjectType, "%q is an index", n.Name)
 			}
+			if o.Kind == catalog.Sink {
+				return nil, pgerr.Newf(pgerr.WrongObjectType, "%q is a sink", n.Name).WithHint("Nobody but its owner can do anything with a sink.")
+			}
 			if st.Kind == sql.KindSequence && o.Kind != catalog.Sequence {
 				return nil, pgerr.Newf(pgerr.WrongObjectType, "%q is not a sequence", n.Name)
 			}
@@ -221,7 +224,7 @@ func (d *dispatch) allInSchemas(st *sql.Grant) ([]securable, error) {
 		}
 		for _, o := range snap.Objects() {
 			sequence := o.Kind == catalog.Sequence
-			if o.Schema == n.Name && o.Kind != catalog.Index && sequence == (st.Kind == sql.KindSequence) {
+			if o.Schema == n.Name && o.Kind != catalog.Index && o.Kind != catalog.Sink && sequence == (st.Kind == sql.KindSequence) {
 				out = append(out, d.ss.relationSecurable(o))
 			}
 		}

@@ -42,6 +42,9 @@ func TestPrivilegesOfSinks(t *testing.T) {
 	s.fails("PAUSE k", "42501", "must be owner of sink k")
 	s.fails("EXPLAIN SINK k", "42501", "must be owner of sink k")
 
+	s.must("RESET ROLE")
+	s.fails("GRANT SELECT ON k TO bob", "42809", `"k" is a sink`)
+	s.must("GRANT SELECT ON ALL TABLES IN SCHEMA public TO bob")
 	// What a role may not do any more it may not do by changing what it has.
 	s.must("RESET ROLE", "REVOKE pg_write_server_files FROM ann")
 	as("ann")
