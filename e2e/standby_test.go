@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -58,7 +60,26 @@ func standby(t *testing.T, o serveOptions, leader *process) (*process, <-chan st
 	status, body := get(t, o, "/readyz")
 	require.Equal(t, http.StatusServiceUnavailable, status)
 	require.Contains(t, body, leader.addr)
+	findsLeader(t, o.listen, leader.addr)
 	return p, ready
+}
+
+// findsLeader: psql that is given all servers goes on from a standby to the leader.
+func findsLeader(t *testing.T, addrs ...string) {
+	t.Helper()
+	psql, err := exec.LookPath("psql")
+	if err != nil {
+		return
+	}
+	var hosts, ports []string
+	for _, addr := range addrs {
+		host, port, err := net.SplitHostPort(addr)
+		require.NoError(t, err)
+		hosts, ports = append(hosts, host), append(ports, port)
+	}
+	out, err := exec.Command(psql, "-X", "-At", "-c", "SELECT 1", fmt.Sprintf("host=%s port=%s user=streamdb dbname=streamdb", strings.Join(hosts, ","), strings.Join(ports, ","))).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Equal(t, "1", strings.TrimSpace(string(out)))
 }
 
 func get(t *testing.T, o serveOptions, path string) (int, string) {

@@ -196,6 +196,11 @@ func (c *conn) close() {
 
 // open authenticates the client and makes its session.
 func (c *conn) open(p StartupParams) error {
+	if f := c.srv.cfg.Refuse; f != nil {
+		if err := f(); err != nil {
+			return c.openError(err)
+		}
+	}
 	if err := c.srv.admit(c); err != nil {
 		return err
 	}

@@ -37,7 +37,10 @@ type Config struct {
 	MaxConnections int // sessions at a time; 0: DefaultMaxConnections
 	// CurrentMaxConnections, when set, is asked for MaxConnections at each connection.
 	CurrentMaxConnections func() int
-	Logger                zerolog.Logger // panics and internal errors go here
+	// Refuse, when set, is asked at each connection before the client is authenticated: an error ends it as FATAL. With 57P03 clients that know several
+	// servers go on to the next one, older ones of libpq only when it comes this early.
+	Refuse func() error
+	Logger zerolog.Logger // panics and internal errors go here
 }
 
 // Server serves clients from listeners and from within the process. NewServer starts nothing.

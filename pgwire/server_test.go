@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/types"
 )
 
@@ -43,6 +44,18 @@ func send(t testing.TB, c *scriptClient, lines ...string) {
 		b = append(b, m...)
 	}
 	write(t, c, b)
+}
+
+// A server that refuses says so before anything else: libpq goes on to the next host then.
+func TestRefusesBeforeAuthentication(t *testing.T) {
+	refusal := pgerr.Newf(pgerr.CannotConnectNow, "not now")
+	srv := NewServer(Config{Handler: newFakeHandler(), Refuse: func() error { return refusal }})
+	nc, err := srv.Dial(t.Context(), "", "")
+	require.NoError(t, err)
+	c := newScriptClient(t, nc)
+	write(t, c, startupBytes(protocolMajor<<16, "user", "u"))
+	require.Equal(t, "ErrorResponse FATAL 57P03 not now\nclosed\n", c.readUntil(t, 0))
+	shutdown(t, srv)
 }
 
 func TestShutdownTellsIdleAndWaitsForBusy(t *testing.T) {

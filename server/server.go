@@ -498,6 +498,7 @@ func (s *Server) run() {
 	s.wire = pgwire.NewServer(pgwire.Config{
 		Handler: s, Logger: s.log, Authenticator: s.auth, CurrentTLS: s.currentTLS,
 		CurrentMaxConnections: func() int { return s.settings.number("max_connections") },
+		Refuse:                s.mayExecute,
 	})
 	s.ready.Store(true)
 }

@@ -35,14 +35,9 @@ type Standby struct {
 // Leader tells who has the lead, as last seen.
 func (b *Standby) Leader() checkpoint.Lease { return b.srv.elector.Leader() }
 
-// NewSession refuses every client with 57P03 and the address of the leader.
-func (b *Standby) NewSession(context.Context, pgwire.StartupParams, pgwire.Notifier) (pgwire.Session, error) {
-	return nil, checkpoint.NotLeader(b.Leader())
-}
-
-// Serve refuses clients on l until ctx ends. It does not close l.
+// Serve refuses clients on l with 57P03 and the address of the leader until ctx ends. It does not close l.
 func (b *Standby) Serve(ctx context.Context, l *net.TCPListener) error {
-	cfg := pgwire.Config{Handler: b, Logger: b.srv.log}
+	cfg := pgwire.Config{Refuse: func() error { return checkpoint.NotLeader(b.Leader()) }, Logger: b.srv.log}
 	if files := b.srv.cfg.TLS; files.Cert != "" || files.Key != "" {
 		t, err := auth.OpenTLS(files)
 		if err != nil {
