@@ -153,6 +153,9 @@ func (f *dbFlags) options(a *app) streamdb.Options {
 // heapGrowth is the GOGC of servers, in percent. Data paths reuse their memory, and what lives long has few pointers: the collector may wait.
 const heapGrowth = 400
 
+// heapReserve is the part of --memory that the heap may take beyond it before the collector works without pause: what statements and queues hold, and garbage.
+const heapReserve = 8
+
 // limitHeap tells the garbage collector about --memory, unless GOMEMLIMIT does: it collects harder when the heap comes near it. Until then
 // it collects rarely, unless GOGC says otherwise.
 func limitHeap(memory int64) {
@@ -160,7 +163,7 @@ func limitHeap(memory int64) {
 		debug.SetGCPercent(heapGrowth)
 	}
 	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(memory + memory/2)
+		debug.SetMemoryLimit(memory + memory/heapReserve)
 	}
 }
 
