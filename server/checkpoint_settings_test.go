@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/streamdb/streamdb/internal/checkpointrows"
+	"github.com/streamdb/streamdb/internal/failpoint"
 	"github.com/streamdb/streamdb/server"
 )
 
@@ -127,6 +128,53 @@ func TestCheckpointSettingsChangeLive(t *testing.T) {
 	before := done()
 	s.must("INSERT INTO t VALUES (2)", "FLUSH", "FLUSH", "FLUSH")
 	require.Equal(t, before, done())
+}
+
+// How long a checkpoint may take, how many may fail, and how much one writes change while the view runs, too: the next checkpoint follows.
+func TestLimitsOfCheckpointsChangeLive(t *testing.T) {
+	checkpointrows.Shows(t, 141)
+	points := failpoint.New()
+	d := open(t, func(c *server.Config) {
+		c.Settings, c.Failpoints = map[string]string{"execution.checkpointing.interval": "0"}, points
+	})
+	s := d.connect()
+	s.must("CREATE TABLE t (k int)", "CREATE MATERIALIZED VIEW m AS SELECT k, count(*) AS n FROM t GROUP BY k", "INSERT INTO t SELECT generate_series(1, 1000)", "CHECKPOINT")
+	set := func(setting, value string) {
+		s.must("ALTER MATERIALIZED VIEW m SET (execution.checkpointing." + setting + " = '" + value + "')")
+	}
+	last := func(column string) string {
+		return s.row("SELECT " + column + " FROM streamdb.checkpoints c JOIN streamdb.jobs j USING (job_id) WHERE j.name = 'm' ORDER BY checkpoint_id DESC LIMIT 1")
+	}
+	s.must("INSERT INTO t VALUES (1)", "CHECKPOINT")
+	require.Equal(t, "t", last("uploaded_bytes * 2 < full_size"))
+	set("incremental", "false")
+	s.must("INSERT INTO t VALUES (2)", "CHECKPOINT")
+	require.Equal(t, "t", last("uploaded_bytes >= full_size"))
+	set("incremental", "true")
+	s.must("INSERT INTO t VALUES (3)", "CHECKPOINT")
+	require.Equal(t, "t", last("uploaded_bytes * 2 < full_size"))
+
+	set("tolerable-failed-checkpoints", "10")
+	set("timeout", "100ms")
+	require.NoError(t, points.Change("exec/snapshot=delay(400ms)"))
+	for range 2 {
+		s.must("INSERT INTO t VALUES (4)")
+		require.NotEmpty(t, s.code("CHECKPOINT"))
+		require.Equal(t, "CHECKPOINT_EXPIRED", last("failure_reason"))
+		require.Equal(t, "", s.row("SELECT coalesce(last_error, '') FROM streamdb.jobs WHERE name = 'm'"), "they are tolerated")
+	}
+	set("tolerable-failed-checkpoints", "0")
+	s.must("INSERT INTO t VALUES (5)")
+	require.NotEmpty(t, s.code("CHECKPOINT"))
+	require.Eventually(t, func() bool {
+		return strings.Contains(s.row("SELECT coalesce(last_error, '') FROM streamdb.jobs WHERE name = 'm'"), "tolerable-failed-checkpoints")
+	}, 20*time.Second, 10*time.Millisecond)
+	set("timeout", "1min")
+	require.Eventually(t, func() bool {
+		s.code("CHECKPOINT") // the view is left out while it starts again
+		return last("status") == "COMPLETED"
+	}, 20*time.Second, 10*time.Millisecond)
+	require.Equal(t, "1000|1006", s.row("SELECT count(*), sum(n) FROM m"))
 }
 
 // Of settings that exclude each other one may be a view's own and the other the server's. Where both are known it is refused; where they meet at a start the view's own holds.
