@@ -22,10 +22,10 @@ import (
 // Because sources rest, what the epoch's barrier closes is what the checkpoint holds, with what was in flight taken in: jobs that read from this one may
 // have cut theirs at the barrier. Rows of change logs that were not fed yet, up to the epoch, are in flight, too.
 
-// mayOvertake reports whether barriers may overtake rows in a plan. Operators have to be such that they can emit in the middle of an epoch, when the rows that
+// MayOvertake reports whether barriers may overtake rows in a plan. Operators have to be such that they can emit in the middle of an epoch, when the rows that
 // belong together have not all come, and that what they have emitted at its end does not depend on the order of the rows. Every row of an exchange has
 // to have one receiver that follows from the row.
-func mayOvertake(p *plan.Plan, lib expr.Library) bool {
+func MayOvertake(p *plan.Plan, lib expr.Library) bool {
 	ok := true
 	for _, f := range p.Fragments {
 		f.Root.Walk(func(n *plan.Node) { ok = ok && nodeYields(n, lib) })

@@ -270,7 +270,7 @@ func (r *run) build() error {
 	p := r.job.Spec.Plan
 	r.consumed.Store(r.done)
 	r.settling = r.from != nil && len(r.from.Inflight) > 0
-	r.yields = mayOvertake(p, r.engine.cfg.Lib) && !r.job.Spec.Temporary
+	r.yields = MayOvertake(p, r.engine.cfg.Lib) && !r.job.Spec.Temporary
 	r.now = r.engine.now()
 	byFrag := make(map[int][]*subtask, len(p.Fragments))
 	for i, f := range p.Fragments {

@@ -34,6 +34,9 @@ func (d *dispatch) alterViewOptions(x *sql.AlterAction, o *catalog.Object) error
 			return err
 		}
 	}
+	if c.Settings[checkpoint.SettingUnaligned] != o.Settings[checkpoint.SettingUnaligned] {
+		d.tell(srv.staysAligned(&c))
+	}
 	return d.atCommit(func(context.Context) error {
 		j.SetSettings(srv.ownCheckpoints(&c))
 		j.SetRaises(c.Settings[settingOnError] == "raise")

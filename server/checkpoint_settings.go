@@ -11,6 +11,7 @@ import (
 	"github.com/streamdb/streamdb/catalog"
 	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/connector"
+	"github.com/streamdb/streamdb/exec"
 	"github.com/streamdb/streamdb/internal/pgerr"
 )
 
@@ -126,6 +127,20 @@ func (s *Server) keepExactlyOnce(snap *catalog.Snapshot) (names []string) {
 // tellKept gives a NOTICE of the sinks that keepExactlyOnce names.
 func (ss *session) tellKept(names ...string) error {
 	return ss.notice("NOTICE", pgerr.SuccessfulCompletion, "sinks that write exactly once keep %s = EXACTLY_ONCE: %s", checkpoint.SettingMode, strings.Join(names, ", "))
+}
+
+// staysAligned is a NOTICE for a view or sink that asks for unaligned checkpoints which its operators do not let it have.
+func (s *Server) staysAligned(o *catalog.Object) []*pgerr.Error {
+	if own := jobCheckpoints(over(o.Settings, func(string) string { return "" })); !own.Unaligned {
+		return nil
+	}
+	spec, err := jobSpec(o)
+	if err != nil || exec.MayOvertake(spec.Plan, s.registry) {
+		return nil // an error is reported when the job is made
+	}
+	e := pgerr.Newf(pgerr.SuccessfulCompletion, "checkpoints of %s %q stay aligned: its operators cannot be cut in the middle of an epoch", o.Kind, o.Name)
+	e.Severity = "NOTICE"
+	return []*pgerr.Error{e}
 }
 
 // looseUnder gives a NOTICE for each exactly-once sink among those given and each at-least-once view among those that it reads, directly or not.

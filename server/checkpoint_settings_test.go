@@ -267,3 +267,25 @@ func TestExactlyOnceSinksUnderAtLeastOnceCheckpoints(t *testing.T) {
 	s = d.connect()
 	require.Equal(t, "EXACTLY_ONCE|AT_LEAST_ONCE|AT_LEAST_ONCE", config("a")+"|"+config("loose")+"|"+config("m"))
 }
+
+// Who asks for unaligned checkpoints of a view that cannot have them is told.
+func TestUnalignedOfViewsThatStayAligned(t *testing.T) {
+	d := open(t)
+	s := d.connect()
+	const set = `"execution.checkpointing.unaligned.enabled"`
+	s.must("CREATE TABLE t (k int PRIMARY KEY, v int)")
+	notices := func(sql string) string {
+		s.notices = nil
+		s.must(sql)
+		var all []string
+		for _, n := range s.notices {
+			all = append(all, n.Message)
+		}
+		return strings.Join(all, "; ")
+	}
+	require.Empty(t, notices("CREATE MATERIALIZED VIEW sums WITH ("+set+") AS SELECT v, count(*) FROM t GROUP BY v"))
+	require.Contains(t, notices("CREATE MATERIALIZED VIEW top WITH ("+set+") AS SELECT k FROM t ORDER BY v LIMIT 3"), `checkpoints of materialized view "top" stay aligned`)
+	require.Empty(t, notices("CREATE MATERIALIZED VIEW ranks AS SELECT k, rank() OVER (ORDER BY v) FROM t"))
+	require.Contains(t, notices("ALTER MATERIALIZED VIEW ranks SET ("+set+" = true)"), `checkpoints of materialized view "ranks" stay aligned`)
+	require.Empty(t, notices("ALTER MATERIALIZED VIEW ranks RESET ("+set+")"))
+}

@@ -68,9 +68,9 @@ func (d *dispatch) createSink(st *sql.CreateSink) error {
 	}); err != nil {
 		return err
 	}
-	d.tell(notices)
-	if err := d.tellGuarantee(o); err != nil {
-		return err
+	d.tell(append(notices, srv.staysAligned(o)...))
+	if err := d.tellGuarantee(o); err != nil { // the sink is there: its job has to be made
+		srv.log.Debug().Err(err).Msg("notice of a new sink")
 	}
 	create := func() (*exec.Job, error) { return srv.createJob(o, nil, d.ss.tx.hidden()) }
 	return d.launch(o, create, unlock, background, tag, func(j *exec.Job) error {

@@ -259,7 +259,7 @@ func (d *dispatch) createMaterializedView(st *sql.CreateMaterializedView) error 
 	}); err != nil {
 		return err
 	}
-	d.tell(notices)
+	d.tell(append(notices, srv.staysAligned(o)...))
 	if recovery != nil {
 		defer recovery.end(d)
 	}
