@@ -147,7 +147,10 @@ func (p *publisher) tryClaim(ctx context.Context) (*Manifest, uint64, error) {
 		}
 		next.Line = old.line()
 	} else if err := p.noneWithoutHead(ctx); err != nil {
-		if now, _, readErr := readHead(ctx, p.store); readErr == nil && now != nil {
+		switch now, _, readErr := readHead(ctx, p.store); {
+		case readErr != nil:
+			err = readErr // whether there is none is not known
+		case now != nil:
 			err = object.ErrPrecondition // another server has begun meanwhile: look again
 		}
 		return nil, 0, err
