@@ -33,6 +33,8 @@ type Env struct {
 	Published func(*Manifest)
 	// Holder names this server in HEAD and in the error that a server gets which another one has taken over from.
 	Holder     string
+	Process    string // of the holder: see Process
+	Elected    bool   // this server leads others that wait
 	Claim      string // names this server's claim of the store; empty: any name
 	Log        zerolog.Logger
 	Failpoints *failpoint.Set // nil: inactive
@@ -62,6 +64,7 @@ func New(cfg Config, store object.Store, env Env) (*Coordinator, error) {
 	c := &Coordinator{env: env, config: cfg, stats: newHistory(cfg.History), now: time.Now}
 	c.box.wake = make(chan struct{}, 1)
 	c.pub = newPublisher(store, env.Holder, env.Log, env.Failpoints)
+	c.pub.process, c.pub.elected = env.Process, env.Elected
 	c.pub.scratch = cmp.Or(env.Scratch, os.TempDir())
 	if env.Claim != "" {
 		c.pub.claimID = env.Claim

@@ -47,6 +47,11 @@ type head struct {
 	// Line are the claims that led to Claim, which is the last of them, those of what the database was restored from before its own: who wrote outside under one of
 	// them is an earlier life of this database.
 	Line []string `json:"line,omitempty"`
+	// Database is the first claim of the store: what was restored from it elsewhere has another one.
+	Database string `json:"database,omitempty"`
+	// Process tells the holder from others that have its number; Elected: it leads several servers, and who may follow it is decided by the leader object.
+	Process string `json:"process,omitempty"`
+	Elected bool   `json:"elected,omitempty"`
 	// IDsReservedTo: ids up to here may have been given out and are never used by a later claimer.
 	IDsReservedTo uint64        `json:"ids_reserved_to"`
 	LastCompleted uint64        `json:"last_completed"`

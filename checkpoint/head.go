@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,8 +77,12 @@ func (p *publisher) lineNow() []string {
 
 // Claimed tells which server a store belongs to.
 type Claimed struct {
-	Claim, From string // of the newest claim and the one before; empty when HEAD is of a version that has none, or there is no HEAD
+	Claim, From string   // of the newest claim and the one before; empty when HEAD is of a version that has none, or there is no HEAD
+	Line        []string // as in HEAD; nil when that is of a version that has none
+	Database    string   // as in HEAD; empty when that is of a version that has none
 	Holder      string
+	Process     string // of the holder: as Process returns it
+	Elected     bool   // the holder is the leader of several servers
 	Term        uint64 // 0: there is no HEAD
 	Checkpoint  uint64 // the newest completed one
 }
@@ -92,7 +97,18 @@ func PeekClaim(ctx context.Context, store object.Store) (Claimed, error) {
 }
 
 func claimedOf(h *head) Claimed {
-	return Claimed{Claim: h.Claim, From: h.ClaimedFrom, Holder: h.Holder, Term: h.Term, Checkpoint: h.LastCompleted}
+	return Claimed{
+		Claim: h.Claim, From: h.ClaimedFrom, Line: h.Line, Database: h.Database, Holder: h.Holder, Process: h.Process, Elected: h.Elected, Term: h.Term, Checkpoint: h.LastCompleted,
+	}
+}
+
+// GoesOnFrom reports whether the database in the store has gone on from where the server with the given claim was, and whose HEAD had the given Database. Where HEAD
+// does not tell that, or not any more, it is believed.
+func (c Claimed) GoesOnFrom(claim, database string) bool {
+	if database != "" && c.Database != "" && database != c.Database {
+		return false
+	}
+	return c.Line == nil || slices.Contains(c.Line, claim) || len(c.Line) == maxLine && database != ""
 }
 
 // Claimed tells by which claim this server holds the store.
@@ -146,7 +162,7 @@ func (p *publisher) tryClaim(ctx context.Context) (*Manifest, uint64, error) {
 			next.ClaimedFrom = old.Claim
 		}
 		next.Line = old.line()
-	} else if err := p.noneWithoutHead(ctx); err != nil {
+	} else if err := noneWithoutHead(ctx, p.store); err != nil {
 		switch now, _, readErr := readHead(ctx, p.store); {
 		case readErr != nil:
 			err = readErr // whether there is none is not known
@@ -157,6 +173,7 @@ func (p *publisher) tryClaim(ctx context.Context) (*Manifest, uint64, error) {
 	}
 	next.Nonce, next.Holder, next.Updated, next.Claim = hostOf(ctx).nonce(), p.holder, hostOf(ctx).now().UTC(), p.claimID
 	next.Line = joinLines(next.Line, []string{p.claimID})
+	next.Database, next.Process, next.Elected = cmp.Or(next.Database, p.claimID), p.process, p.elected
 	data, err := sealDoc("head", headFormat, next)
 	if err != nil {
 		return nil, 0, err
@@ -202,9 +219,9 @@ func (p *publisher) tryClaim(ctx context.Context) (*Manifest, uint64, error) {
 }
 
 // noneWithoutHead refuses to start empty where checkpoints lie without the HEAD that lists them: they would be swept away.
-func (p *publisher) noneWithoutHead(ctx context.Context) error {
-	return p.store.List(ctx, manifestPrefix, func(info object.Info) error {
-		return pgerr.Newf(pgerr.DataCorrupted, "%s has checkpoints (%s) but no %s", p.store, info.Key, headKey).
+func noneWithoutHead(ctx context.Context, store object.Store) error {
+	return store.List(ctx, manifestPrefix, func(info object.Info) error {
+		return pgerr.Newf(pgerr.DataCorrupted, "%s has checkpoints (%s) but no %s", store, info.Key, headKey).
 			WithHint("Restore %s from a copy, or use another folder or prefix to start empty.", headKey)
 	})
 }
@@ -253,6 +270,35 @@ func (p *publisher) writeHead(ctx context.Context, next *head) error {
 			return fmt.Errorf("write checkpoint head: %w", errors.Join(err, ctxErr))
 		}
 	}
+}
+
+// StillHeld looks at HEAD, and returns an error matching ErrFenced when another server has taken the store over. It asks the store for nothing when this server writes, or
+// has not told yet what became of a write.
+func (c *Coordinator) StillHeld(ctx context.Context) error { return c.pub.stillHeld(ctx) }
+
+func (p *publisher) stillHeld(ctx context.Context) error {
+	select {
+	case <-p.lock:
+	default:
+		return nil // who has it writes HEAD, and learns the same
+	}
+	defer p.release()
+	if len(p.unresolved) > 0 {
+		return nil
+	}
+	info, err := p.store.Head(ctx, headKey)
+	if err == nil && info.ETag == p.etag || err != nil && !errors.Is(err, object.ErrNotFound) {
+		return err
+	}
+	now, etag, err := readHead(ctx, p.store)
+	if err != nil {
+		return err
+	}
+	if now == nil || now.Nonce != p.head.Nonce {
+		return p.fenced(now)
+	}
+	p.etag = etag
+	return nil
 }
 
 // resolveHead finds out whether a write that was given up when a context ended has been applied. If so, this server's view is out of

@@ -36,6 +36,8 @@ const (
 type publisher struct {
 	store      object.Store
 	holder     string
+	process    string
+	elected    bool
 	claimID    string                   // of this server's claim
 	line       atomic.Pointer[[]string] // of the claims, as in HEAD; nil before the claim
 	log        zerolog.Logger

@@ -170,9 +170,6 @@ func (s *Server) open(ctx context.Context) error {
 	if s.cfg.DataDir, err = filepath.Abs(s.cfg.DataDir); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(s.cfg.DataDir, 0o700); err != nil {
-		return pgerr.Wrap(pgerr.IOError, err, "create data directory")
-	}
 	if s.cfg.CheckpointDir == "" {
 		s.cfg.CheckpointDir = object.FolderURL(filepath.Join(s.cfg.DataDir, "checkpoints"))
 	}
@@ -180,6 +177,12 @@ func (s *Server) open(ctx context.Context) error {
 		return err
 	}
 	s.settings.told(checkpoint.SettingDirectory, s.cfg.CheckpointDir)
+	if err := s.checkFolders(ctx); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(s.cfg.DataDir, 0o700); err != nil {
+		return pgerr.Wrap(pgerr.IOError, err, "create data directory")
+	}
 	if err := s.awaitLead(ctx); err != nil {
 		return err
 	}
@@ -203,6 +206,9 @@ func (s *Server) open(ctx context.Context) error {
 		return fmt.Errorf("checkpoint directory %s: %w", s.cfg.CheckpointDir, err)
 	}
 	s.objects = object.NewMetered(store)
+	if err := s.checkOwner(ctx, s.objects); err != nil {
+		return err
+	}
 	if err := object.Probe(ctx, s.objects); err != nil {
 		return fmt.Errorf("checkpoint directory %s: %w", s.cfg.CheckpointDir, err)
 	}
@@ -213,7 +219,8 @@ func (s *Server) open(ctx context.Context) error {
 	s.shared = state.OpenShared(s.cfg.Memory)
 	if s.coord, err = checkpoint.New(s.settings.checkpoints(), s.objects, checkpoint.Env{
 		Clock: engineClock{s}, Participants: func() []checkpoint.Participant { return s.engine.Participants() },
-		Catalog: s.catalogBytes, FailJob: s.failJob, Published: s.checkpointCompleted, Scratch: filepath.Join(s.cfg.DataDir, scratchDir), Holder: holder(), Claim: claim.Intended, Log: s.log, Failpoints: s.cfg.Failpoints,
+		Catalog: s.catalogBytes, FailJob: s.failJob, Published: s.checkpointCompleted, Scratch: filepath.Join(s.cfg.DataDir, scratchDir), Holder: checkpoint.Holder(), Process: checkpoint.Process(os.Getpid()), Elected: s.elector != nil,
+		Claim: claim.Intended, Log: s.log, Failpoints: s.cfg.Failpoints,
 	}); err != nil {
 		return err
 	}
@@ -288,14 +295,6 @@ func (c engineClock) BeginCheckpoint(id uint64, cut checkpoint.Cut) (uint64, err
 func (c engineClock) Quiet() bool {
 	m := c.s.coord.Latest()
 	return m != nil && m.CatalogVersion == c.s.catalog.Snapshot().Version && c.s.engine.Quiet()
-}
-
-func holder() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
-	return fmt.Sprintf("%s/%d", host, os.Getpid())
 }
 
 func (s *Server) catalogBytes() (uint64, []byte) {
@@ -381,7 +380,7 @@ func (s *Server) restore(ctx context.Context, m *checkpoint.Manifest, jobs map[u
 		Dir:             s.cfg.DataDir, Shared: s.shared, Lib: s.registry, Connectors: s.cfg.Connectors, Logger: s.log, Failpoints: s.cfg.Failpoints,
 		WAL: s.wal, KeepWAL: object.InMemory(s.objects), EpochInterval: s.cfg.EpochInterval, MaxPar: state.DefaultMaxParallelism, ChangeLog: max(s.cfg.Memory/changeLogShare, minChangeLog),
 		Backend: backend, ChunkRows: s.settings.chunkRows(), Reserve: s.reserveEpochs(),
-		Fetch: s.fetchFiles, Writer: connector.Identity{Line: s.coord.Line(), Holder: holder()},
+		Fetch: s.fetchFiles, Writer: connector.Identity{Line: s.coord.Line(), Holder: checkpoint.Holder()},
 	}, epoch, tables)
 	if err != nil {
 		return err
@@ -495,6 +494,9 @@ func (s *Server) run() {
 			}
 		}
 	}()
+	if !object.InMemory(s.objects) {
+		s.work.Go(s.watchOwner)
+	}
 	s.wire = pgwire.NewServer(pgwire.Config{
 		Handler: s, Logger: s.log, Authenticator: s.auth, CurrentTLS: s.currentTLS,
 		CurrentMaxConnections: func() int { return s.settings.number("max_connections") },

@@ -117,14 +117,17 @@ func (s *Server) awaitLead(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("checkpoint directory %s: %w", s.cfg.CheckpointDir, err)
 	}
-	if s.elector, err = checkpoint.NewElector(store, holder(), s.settings.get(settingAdvertised), ttl, s.log); err != nil {
+	if s.elector, err = checkpoint.NewElector(store, checkpoint.Holder(), s.settings.get(settingAdvertised), ttl, s.log); err != nil {
 		return fmt.Errorf("%s: %w", settingLease, err)
 	}
 	var run context.Context
 	run, s.abandon = context.WithCancelCause(context.Background())
 	ended := make(chan error, 1)
 	s.election.Go(func() {
-		err := s.elector.Run(run)
+		err := s.awaitOwner(run, store)
+		if err == nil {
+			err = s.elector.Run(run)
+		}
 		ended <- err
 		if err != nil {
 			s.log.Error().Err(err).Msg("the lead is lost")

@@ -5,10 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"strconv"
-	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/internal/pgerr"
@@ -101,7 +97,7 @@ func (c *checkpointGC) Run(a *app) error {
 		if err != nil {
 			return err
 		}
-		if why := mayRun(at.Holder); why != "" {
+		if why := mayRun(at); why != "" {
 			return pgerr.Newf(pgerr.ObjectInUse, "%s belongs to server %s, %s", s, at.Holder, why).
 				WithDetail("What it reads of checkpoints that were replaced meanwhile, to copy a savepoint for example, would go.").
 				WithHint("Stop it, or look at what would go with --dry-run; when it is gone, or what it reads does not matter, use --force.")
@@ -111,17 +107,14 @@ func (c *checkpointGC) Run(a *app) error {
 }
 
 // mayRun says why the server that has claimed a store may still be running; "" when it does not.
-func mayRun(holder string) string {
-	host, process, ok := strings.Cut(holder, "/")
-	pid, err := strconv.Atoi(process)
-	if !ok || err != nil {
+func mayRun(at checkpoint.Claimed) string {
+	switch o, me := at.Owner(), (checkpoint.Claimed{Holder: checkpoint.Holder()}).Owner(); {
+	case o.Host == "":
 		return ""
+	case o.Host != me.Host:
+		return "which may be running on " + o.Host
+	case o.Here:
+		return fmt.Sprintf("whose process %d is running", o.PID)
 	}
-	if here, err := os.Hostname(); err != nil || here != host {
-		return "which may be running on " + host
-	}
-	if pid == os.Getpid() || errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
-		return ""
-	}
-	return fmt.Sprintf("whose process %d is running", pid)
+	return ""
 }

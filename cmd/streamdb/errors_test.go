@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/streamdb/streamdb/checkpoint"
 )
 
 func TestListenOnPortInUse(t *testing.T) {
@@ -62,6 +64,6 @@ func TestServerOfAStoreMayRun(t *testing.T) {
 		"": "", "somebody": "", fmt.Sprintf("%s/%d", host, os.Getpid()): "", fmt.Sprintf("%s/%d", host, ended.Process.Pid): "",
 		fmt.Sprintf("%s/%d", host, os.Getppid()): fmt.Sprintf("whose process %d is running", os.Getppid()), "elsewhere.example/1": "which may be running on elsewhere.example",
 	} {
-		require.Equal(t, why, mayRun(holder), holder)
+		require.Equal(t, why, mayRun(checkpoint.Claimed{Holder: holder}), holder)
 	}
 }

@@ -218,10 +218,15 @@ func TestFolderOfURL(t *testing.T) {
 
 	here, err := os.Getwd()
 	require.NoError(t, err)
-	for url, want := range map[string]string{"a/b": filepath.Join(here, "a/b"), ".": here, "/a": "/a", "file://a": "file://a", "": "", "s3://b": "s3://b"} {
+	for url, want := range map[string]string{"a/b": filepath.Join(here, "a/b"), ".": here, "/a": "/a", "file:/a b": "file:///a b", "./a:b": filepath.Join(here, "a:b"), "a/b:c": filepath.Join(here, "a/b:c"), "file://a": "file://a", "": "", "s3://b": "s3://b"} {
 		got, err := object.FromHere(url)
 		require.NoError(t, err, url)
 		require.Equal(t, want, got, url)
+	}
+	for _, url := range []string{"file:a", "s3:/b/c", "s3:b", "memory:", "S3:/b", "hdfs:/x", "a:b"} {
+		_, err := object.FromHere(url)
+		require.Equal(t, pgerr.InvalidParameterValue, pgerr.CodeOf(err), url)
+		require.Contains(t, pgerr.From(err).Hint, "./"+url, url)
 	}
 }
 

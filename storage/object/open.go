@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
@@ -77,13 +78,23 @@ func FolderURL(folder string) string {
 	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(folder)}).String()
 }
 
-// FromHere makes the URL of a relative path absolute, from the working directory; others it returns as they are.
+// FromHere makes the URL of a relative path absolute, from the working directory; others it returns as they are, file:/dir as file:///dir. What looks like a URL
+// and is none is an error, not a path.
 func FromHere(rawURL string) (string, error) {
 	if rawURL == "" || strings.Contains(rawURL, "://") || filepath.IsAbs(rawURL) {
 		return rawURL, nil
 	}
+	if path, short := strings.CutPrefix(rawURL, "file:/"); short {
+		return "file:///" + path, nil
+	}
+	if scheme := schemeLike.FindString(rawURL); scheme != "" {
+		return "", pgerr.Newf(pgerr.InvalidParameterValue, "invalid object store URL %q", rawURL).
+			WithHint("Use one of %s; a path whose name begins with %q is written ./%s.", Schemes, scheme, rawURL)
+	}
 	return filepath.Abs(rawURL)
 }
+
+var schemeLike = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:`)
 
 // Check reports whether Open takes a URL. Nothing is opened or made.
 func Check(rawURL string) error {
