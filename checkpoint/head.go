@@ -57,6 +57,14 @@ func joinLines(a, b []string) []string {
 	return out[max(0, len(out)-maxLine):]
 }
 
+// Unrelated reports whether two lines are those of databases that have nothing in common. Where one is not known, or not all of it, that is not certain.
+func Unrelated(a, b []string) bool {
+	if len(a) == 0 || len(b) == 0 || len(a) == maxLine || len(b) == maxLine {
+		return false
+	}
+	return !slices.ContainsFunc(a, func(c string) bool { return slices.Contains(b, c) })
+}
+
 // line is that of HEAD, of one written by an older version what that tells.
 func (h *head) line() []string {
 	if h.Line != nil {

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io/fs"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
 	"github.com/streamdb/streamdb/checkpoint"
@@ -252,4 +254,46 @@ func TestStoreOfARunningProcess(t *testing.T) {
 	}
 	end()
 	require.NotNil(t, <-opened)
+}
+
+// execution.state-recovery.path on a server that has checkpoints: of the same database it is ignored with a warning that names both, of another it is an error.
+func TestRecoveryPathOfAServerThatHasCheckpoints(t *testing.T) {
+	var log bytes.Buffer
+	d := open(t)
+	s := d.connect()
+	s.must("CREATE TABLE t (a int)")
+	own := s.row("SELECT streamdb.savepoint('" + t.TempDir() + "')")
+	s.must("INSERT INTO t VALUES (1)", "CHECKPOINT")
+	other := open(t)
+	so := other.connect()
+	so.must("CREATE TABLE t (a int)", "CHECKPOINT")
+	savepoint := so.row("SELECT streamdb.savepoint('" + t.TempDir() + "')")
+	require.NoError(t, d.srv.Abort())
+	d.cfg.Logger = zerolog.New(&log)
+	for _, path := range []string{own, filepath.Join(d.cfg.DataDir, "checkpoints"), "/not/there/any/more"} {
+		log.Reset()
+		d.cfg.Settings = map[string]string{checkpoint.SettingRecoveryPath: path}
+		d.start()
+		require.Equal(t, "1", d.connect().row("SELECT count(*) FROM t"))
+		require.NoError(t, d.srv.Abort())
+		require.Contains(t, log.String(), checkpoint.SettingRecoveryPath+" is ignored")
+		require.Contains(t, log.String(), path)
+		require.Contains(t, log.String(), object.FolderURL(filepath.Join(d.cfg.DataDir, "checkpoints")))
+	}
+	for _, path := range []string{savepoint, filepath.Join(other.cfg.DataDir, "checkpoints")} {
+		cfg := d.cfg
+		cfg.Settings = map[string]string{checkpoint.SettingRecoveryPath: path}
+		_, err := server.Open(t.Context(), cfg)
+		require.Equal(t, pgerr.ObjectNotInPrerequisiteState, pgerr.CodeOf(err), "%v", err)
+		require.ErrorContains(t, err, "already hold another database")
+	}
+	d.cfg.Settings = nil
+	d.start()
+	require.Equal(t, "1", d.connect().row("SELECT count(*) FROM t"))
+	// What was restored knows what from, and is started with the same configuration for ever.
+	restored := from(t, savepoint)
+	for range 2 {
+		restored.connect().must("CHECKPOINT")
+		restored.crash()
+	}
 }

@@ -89,11 +89,17 @@ func (s *Server) openRoot(ctx context.Context, own *checkpoint.Manifest) (*check
 		case err != nil:
 			return nil, err
 		case b != nil:
+			if path != "" && path != string(b) {
+				s.log.Warn().Str("path", path).Str("restored_from", string(b)).Msg(checkpoint.SettingRecoveryPath + " is ignored: this database was restored from another snapshot")
+			}
 			return s.reopenRoot(ctx, string(b), own)
 		}
 	}
-	if path == "" || own != nil { // own checkpoints win
+	if path == "" {
 		return nil, nil
+	}
+	if own != nil { // own checkpoints win
+		return nil, s.ignoreRoot(ctx, path, own)
 	}
 	if !s.cfg.MemoryOnly {
 		data, err := readCatalog(filepath.Join(s.cfg.DataDir, catalogFile))
@@ -123,6 +129,22 @@ func (s *Server) openRoot(ctx context.Context, own *checkpoint.Manifest) (*check
 	}
 	s.root.opened = o
 	return o, nil
+}
+
+// ignoredRootTime bounds how long a start waits for the store of a snapshot that it does not need.
+const ignoredRootTime = 5 * time.Second
+
+// ignoreRoot says that own checkpoints win over what path names, and refuses to start where that is certainly another database's: somebody expects that one.
+func (s *Server) ignoreRoot(ctx context.Context, path string, own *checkpoint.Manifest) error {
+	look, cancel := context.WithTimeout(ctx, ignoredRootTime)
+	defer cancel()
+	if o, err := checkpoint.OpenPath(look, path); err == nil && checkpoint.Unrelated(o.Line, s.coord.Line()) {
+		return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "%s cannot be restored: %s and checkpoint directory %s already hold another database", path, s.cfg.DataDir, s.cfg.CheckpointDir).
+			WithHint("Use an empty data directory and an empty checkpoint directory, or remove %s.", checkpoint.SettingRecoveryPath)
+	}
+	s.log.Warn().Str("path", path).Str("checkpoint_dir", s.cfg.CheckpointDir).Uint64("checkpoint", own.ID).
+		Msg(checkpoint.SettingRecoveryPath + " is ignored: this server has checkpoints of its own")
+	return nil
 }
 
 // reopenRoot opens what an earlier run was started from and has no checkpoint of its own of.
