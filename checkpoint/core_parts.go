@@ -86,7 +86,7 @@ func (c *core) fail(now time.Time, p *pendingCheckpoint, job uint64, err error, 
 	}
 	acts = c.failReaders(now, p, job, err, acts)
 	if p.savepoint != nil && !slices.ContainsFunc(p.order, func(id uint64) bool { return p.parts[id].state != partFailed }) {
-		return c.finish(p.savepoint, reply{err: notPossible(job, err)}, acts)
+		return c.finish(p.savepoint, reply{err: notPossible(quoted(q.p), err)}, acts)
 	}
 	return acts
 }
@@ -201,7 +201,7 @@ func (c *core) expire(now time.Time, acts []action) []action {
 		if !p.catalogDone && !p.late && !now.Before(p.deadline) {
 			if p.late = true; w == nil {
 				p.catalogDone = true // the next checkpoint brings it again
-				acts = c.notStored(p, Failed(CheckpointExpired, errors.New("checkpoint expired before completing")), acts)
+				acts = c.notStored(p, tooLate("checkpoint %d expired before completing", p.id), acts)
 			} else {
 				acts = append(acts, actGiveUp{w})
 			}
@@ -215,7 +215,13 @@ func expired(q *part) error {
 	if q.ack != nil {
 		what = "it was not published"
 	}
-	return Failed(CheckpointExpired, fmt.Errorf("checkpoint expired before completing: %s within %v", what, q.settings.Timeout))
+	return tooLate("checkpoint expired before completing: %s within %v", what, q.settings.Timeout)
+}
+
+// tooLate is the error for what has taken longer than it may.
+func tooLate(format string, args ...any) error {
+	return Failed(CheckpointExpired, pgerr.Newf(pgerr.QueryCanceled, format, args...).
+		WithHint("EXPLAIN CHECKPOINT tells where the time went; %s is how long one may take.", SettingTimeout))
 }
 
 // notStored tells those who wait for checkpoint p as a whole that it was not stored.
@@ -460,7 +466,7 @@ func (c *core) givenUp(now time.Time, b *batch, acts []action) []action {
 		}
 		if p.late {
 			p.catalogDone = true
-			acts = c.notStored(p, Failed(CheckpointExpired, fmt.Errorf("checkpoint %d expired before completing", p.id)), acts)
+			acts = c.notStored(p, tooLate("checkpoint %d expired before completing", p.id), acts)
 		}
 	}
 	for _, p := range b.checkpoints() {

@@ -159,7 +159,7 @@ func (c *core) note(r *request, pl *plan, acts []action) []action {
 		}
 		if why != nil && !errors.Is(why, errBusy) {
 			if r.Jobs != nil {
-				return c.finish(r, reply{err: notPossible(id, why)}, acts)
+				return c.finish(r, reply{err: notPossible(c.nameOf(id, all), why)}, acts)
 			}
 			delete(r.remaining, id)
 		}
@@ -184,8 +184,29 @@ func (c *core) comes(job, id uint64) bool {
 	})
 }
 
-func notPossible(job uint64, why error) error {
-	return Failed(NotAllRequiredTasksRunning, pgerr.Wrap(pgerr.ObjectNotInPrerequisiteState, why, "job %d cannot take part in a checkpoint", job))
+// notPossible is the error for a checkpoint of somebody, named as messages do, who cannot take part.
+func notPossible(who string, why error) error {
+	return Failed(NotAllRequiredTasksRunning, pgerr.Wrap(pgerr.ObjectNotInPrerequisiteState, why, "%s cannot take part in a checkpoint", who).
+		WithHint("Try again when streamdb.jobs has it, and what it reads, as RUNNING."))
+}
+
+// nameOf is how messages name a participant, though it may have gone.
+func (c *core) nameOf(id uint64, all map[uint64]Participant) string {
+	switch p, m := all[id], c.members[id]; {
+	case p != nil:
+		return quoted(p)
+	case m != nil:
+		return quoted(m.p)
+	}
+	return fmt.Sprintf("job %d", id)
+}
+
+func quoted(p Participant) string { return `"` + p.Name() + `"` }
+
+// about says in front of err which checkpoint it is about; SQLSTATE and hint stay.
+func about(err error, format string, args ...any) error {
+	e := pgerr.From(err)
+	return pgerr.Wrap(e.Code, err, format, args...).WithHint("%s", e.Hint)
 }
 
 // covered takes job, whose part of checkpoint id is done, off the requests that wait for it.
@@ -213,9 +234,9 @@ func (c *core) failRequests(p *pendingCheckpoint, q *part, err error, acts []act
 			continue
 		}
 		if errors.Is(err, ErrNotRunning) {
-			err = notPossible(job, err)
+			err = notPossible(quoted(q.p), err)
 		}
-		acts = c.finish(r, reply{err: fmt.Errorf("checkpoint %d of %q: %w", p.id, q.p.Name(), err)}, acts)
+		acts = c.finish(r, reply{err: about(err, "checkpoint %d of %q", p.id, q.p.Name())}, acts)
 	}
 	return acts
 }

@@ -22,7 +22,7 @@ func (c *core) planSavepoint(r *request, all map[uint64]Participant, acts []acti
 	}
 	for _, id := range r.Jobs {
 		if all[id] == nil {
-			return c.finish(r, reply{err: notPossible(id, ErrNotRunning)}, acts)
+			return c.finish(r, reply{err: notPossible(c.nameOf(id, all), ErrNotRunning)}, acts)
 		}
 	}
 	if len(want) == 0 {
@@ -33,7 +33,7 @@ func (c *core) planSavepoint(r *request, all map[uint64]Participant, acts []acti
 		cut.Jobs[id] = true
 		for _, in := range want[id].Inputs() {
 			if all[in] == nil {
-				return c.finish(r, reply{err: notPossible(id, fmt.Errorf("it reads from relation %d, which takes no part in checkpoints", in))}, acts)
+				return c.finish(r, reply{err: notPossible(quoted(want[id]), fmt.Errorf("it reads from relation %d, which takes no part in checkpoints", in))}, acts)
 			}
 		}
 	}
@@ -72,9 +72,9 @@ func (c *core) writeSavepoints(acts []action) []action {
 func (c *core) failSavepoint(now time.Time, p *pendingCheckpoint, q *part, err error, acts []action) []action {
 	reason := ReasonOf(err)
 	if errors.Is(err, ErrNotRunning) {
-		err = notPossible(q.p.ID(), err)
+		err = notPossible(quoted(q.p), err)
 	}
-	err = fmt.Errorf("savepoint %d of %q: %w", p.id, q.p.Name(), err)
+	err = about(err, "savepoint %d of %q", p.id, q.p.Name())
 	acts = c.finish(p.savepoint, reply{err: err}, acts)
 	for _, id := range p.order {
 		if o := p.parts[id]; o.state < partPublishing {
@@ -96,7 +96,7 @@ func (c *core) savepointWritten(now time.Time, e evSavepoint, acts []action) []a
 	told := savepoint
 	switch {
 	case errors.Is(e.err, errGivenUp):
-		told, e.err = aborted, Failed(CheckpointExpired, fmt.Errorf("savepoint expired before completing: %w", e.err))
+		told, e.err = aborted, tooLate("savepoint %d expired before completing", p.id)
 	case e.err != nil:
 		told, e.err = aborted, Failed(FinalizeCheckpointFailure, e.err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/streamdb/streamdb/catalog"
 	"github.com/streamdb/streamdb/checkpoint"
+	"github.com/streamdb/streamdb/exec"
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/pgwire"
 	"github.com/streamdb/streamdb/sql"
@@ -251,14 +252,17 @@ func unsupported(st sql.Statement) error {
 		WithHint("See the manual's list of statements for what this version offers.")
 }
 
-// checkpoint takes a checkpoint of everything: that of a table or a job needs those of all it reads from, so they are always cut together.
+// checkpoint takes a checkpoint of everything, or of a table or a job together with all it reads from.
 func (d *dispatch) checkpoint(st *sql.Checkpoint) error {
 	var req checkpoint.TriggerRequest
 	if n := st.Object; n != nil {
+		req.Jobs = []uint64{exec.TablesID}
 		if o, ok := d.ss.resolve(*n); !ok || o.Kind != catalog.Table {
-			if _, err := d.jobsNamed(n); err != nil {
+			jobs, err := d.jobsNamed(n)
+			if err != nil {
 				return err
 			}
+			req.Jobs[0] = jobs[0].ID()
 		}
 	}
 	if err := once(st.Options); err != nil {
