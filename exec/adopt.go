@@ -71,7 +71,7 @@ func (r *run) adopt() bool {
 	log := r.engine.cfg.Logger
 	for range adoptAttempts {
 		from := a.completed()
-		if from == nil || from.State == nil {
+		if from == nil || from.State == nil || len(from.Inflight) > 0 { // rows in flight are in no operator's state
 			return false
 		}
 		if !r.attach(from.Epoch, func(in *Relation) bool { return a.Kept.Inputs[in.ID] }) {

@@ -83,7 +83,7 @@ type Engine struct {
 	network  atomic.Int64 // bytes queued between subtasks
 	acker    Acker
 
-	restarting sync.Mutex      // one group of jobs at a time starts again; held before any other lock
+	restarting starting        // one group of jobs at a time starts again; held before any other lock
 	life       context.Context //nolint:containedctx // ends with Close
 	end        context.CancelFunc
 
@@ -109,7 +109,7 @@ type Engine struct {
 
 // New makes an engine; nothing runs yet. The clock continues after startEpoch, the tables after their part of a checkpoint, nil when there is none.
 func New(cfg Config, startEpoch uint64, from *checkpoint.JobState) (*Engine, error) {
-	e := &Engine{cfg: cfg, rels: map[uint64]*Relation{}, jobs: map[uint64]*Job{}, started: time.Now()}
+	e := &Engine{cfg: cfg, rels: map[uint64]*Relation{}, jobs: map[uint64]*Job{}, started: time.Now(), restarting: newStarting()}
 	e.life, e.end = context.WithCancel(context.Background())
 	e.clock = newClock(e, startEpoch)
 	var snap *state.Snapshot

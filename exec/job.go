@@ -74,6 +74,8 @@ type Job struct {
 	lookups    bool        // there are lookup joins
 	// exact counts the jobs with temporal joins above: what changes in an epoch must not be seen in a later one, so none is passed over.
 	exact atomic.Int32
+	// aligned counts who takes the job's state over: unaligned checkpoints would leave rows in flight out of it.
+	aligned atomic.Int32
 
 	parallelism atomic.Int32
 	raise       atomic.Bool
@@ -211,6 +213,22 @@ func (j *Job) Checkpointed() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.completed != nil
+}
+
+// Takeable reports that the job has a completed checkpoint whose state holds all that the job has taken in: no rows were in flight.
+func (j *Job) Takeable() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.completed != nil && len(j.completed.Inflight) == 0
+}
+
+// StayAligned has the job's checkpoints aligned, whatever its settings, until it is called with false as often as with true.
+func (j *Job) StayAligned(on bool) {
+	if on {
+		j.aligned.Add(1)
+	} else {
+		j.aligned.Add(-1)
+	}
 }
 
 // CheckpointedEpoch is the epoch of the job's last completed checkpoint, 0 when there is none.
@@ -388,7 +406,7 @@ func (j *Job) isStopped() bool {
 	return j.stopped
 }
 
-// sleep waits for d or until the job is stopped, which returns false.
+// sleep waits for d, or until the job is stopped or starts again with what it reads, which returns false.
 func (r *run) sleep(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -396,6 +414,8 @@ func (r *run) sleep(d time.Duration) bool {
 	case <-t.C:
 		return true
 	case <-r.job.stopCh:
+		return false
+	case <-r.replaced:
 		return false
 	}
 }

@@ -2,6 +2,7 @@ package exec
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -186,6 +187,31 @@ func TestFailureRestartsReaders(t *testing.T) {
 	require.Equal(t, 1, d.job("g").Restarts())
 	d.checkpoint()
 	d.reopen()
+	d.same()
+}
+
+// TestFailuresWhileAReaderWaits: what a job reads fails more than once while the job itself waits for its next attempt.
+func TestFailuresWhileAReaderWaits(t *testing.T) {
+	d := openDB(t, testOptions{})
+	viewSet(d, 1)
+	churn(d, 0, 20)
+	d.checkpoint()
+	fail := func(name string) *run {
+		j := d.job(name)
+		j.mu.Lock()
+		r := j.run
+		j.mu.Unlock()
+		j.Fail(errors.New("test"))
+		return r
+	}
+	for range 3 {
+		d.wait(fail("gg").replaced, "it starts again")
+	}
+	fail("gg") // waits longer than the next ones together
+	for range 2 {
+		d.wait(fail("g").replaced, "what it reads starts again")
+	}
+	churn(d, 20, 5)
 	d.same()
 }
 

@@ -102,7 +102,7 @@ func (r *run) hurried(inFlight checkpoint.Barrier) (again time.Duration) {
 			return 0
 		}
 	}
-	if !r.yields || r.backfill || r.settling || b.Kind != checkpoint.KindCheckpoint || len(r.timed) > 0 || r.job.exact.Load() > 0 || r.overtaken.Checkpoint >= b.Checkpoint {
+	if !r.yields || r.backfill || r.settling || b.Kind != checkpoint.KindCheckpoint || len(r.timed) > 0 || r.job.exact.Load() > 0 || r.job.aligned.Load() > 0 || r.overtaken.Checkpoint >= b.Checkpoint {
 		return 0
 	}
 	if rel := r.job.rel; rel != nil && rel.history.Load() != nil {

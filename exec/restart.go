@@ -28,7 +28,10 @@ func (j *Job) prepare() (failed *run, err error) {
 	if err = r.prepare(); err == nil {
 		return nil, nil
 	}
-	if r.from == nil && r.adopted == nil { // nothing was to go on
+	j.mu.Lock()
+	goesOn := j.completed != nil // with what the run may have given up
+	j.mu.Unlock()
+	if !goesOn && r.adopted == nil {
 		r.detach()
 		r.readers = nil
 	}
@@ -147,6 +150,12 @@ func (j *Job) adopt(r *run) bool {
 	return true
 }
 
+// passing reports whether a state may be there when it is tried again: its store does not answer, or the local disk is in trouble. It is not when what is there is damaged,
+// or missing in the store.
+func passing(err error) bool {
+	return object.IsRetryable(err) || !errors.Is(err, object.ErrNotFound) && pgerr.CodeOf(err) != pgerr.DataCorrupted
+}
+
 // restore opens the state and what else a checkpoint holds. When it cannot be opened the job begins from its inputs, if they have all that it needs.
 func (r *run) restore() error {
 	j := r.job
@@ -154,7 +163,7 @@ func (r *run) restore() error {
 		return nil
 	}
 	store, err := r.open()
-	if err != nil && r.from != nil && !j.exactlyOnce() && !j.remembers && !(object.IsRetryable(err) && j.awaited()) {
+	if err != nil && r.from != nil && !j.exactlyOnce() && !j.remembers && !(passing(err) && j.awaited()) {
 		j.engine.cfg.Logger.Error().Err(err).Str("job", j.Spec.Name).Msg("checkpointed state cannot be opened: the view is computed again from its inputs")
 		r.from, r.backfill, r.done = nil, true, 0
 		store, err = state.Open(context.Background(), j.engine.storeOptions(j.Spec.ID, j.Spec.Backend), nil)
@@ -357,10 +366,38 @@ func dataError(err error) bool {
 	return strings.HasPrefix(code, "21") || strings.HasPrefix(code, "22")
 }
 
+// starting is a mutex that can be waited for only so long: a job's supervisor that waited for it while the job's run was replaced would have nobody execute the
+// new run, which whoever holds the mutex may wait for.
+type starting chan struct{}
+
+func newStarting() starting { return make(starting, 1) }
+
+// Lock waits for the mutex.
+func (s starting) Lock() { s.lock(nil) }
+
+// lock waits for the mutex or until over is closed, which returns false.
+func (s starting) lock(over <-chan struct{}) bool {
+	select {
+	case s <- struct{}{}:
+		return true
+	case <-over:
+		return false
+	}
+}
+
+// Unlock gives the mutex back.
+func (s starting) Unlock() { <-s }
+
 // restart starts the given jobs again together with all that read from them: those have consumed changes that will be made again. first, when
 // set, is the run whose failure is the reason; nothing is done when it was replaced meanwhile.
 func (e *Engine) restart(jobs []*Job, first *run) {
-	e.restarting.Lock()
+	var over <-chan struct{}
+	if first != nil {
+		over = first.replaced
+	}
+	if !e.restarting.lock(over) {
+		return
+	}
 	defer e.restarting.Unlock()
 	if first != nil && first.isReplaced() {
 		return

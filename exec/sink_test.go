@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -543,6 +545,31 @@ func TestSinkOverAViewWhoseStateComesLater(t *testing.T) {
 		return len(d.model.keyed("out")) == rows+1
 	})
 	require.Negative(t, d.away.Load())
+	require.NotNil(t, d.job("m").Restored())
+}
+
+// TestSinkOverAViewWhoseFolderCannotBeMade: trouble of the local disk passes, too.
+func TestSinkOverAViewWhoseFolderCannotBeMade(t *testing.T) {
+	d := openDB(t, testOptions{backend: state.BackendPebble})
+	d.table("t", "id int8, v int8")
+	d.view("m", "select id, sum(v) as v from t group by id", 1)
+	d.sink("out", "select id, v from m", "id", true, 1)
+	d.exec("t +1,1 +2,1")
+	d.wait(d.job("out").CaughtUp(), "the sink catches up")
+	d.checkpoint()
+	d.exec("t +3,1")
+	folder := d.engine.jobDir(d.relation("m").ID)
+	d.crash()
+	require.NoError(t, os.RemoveAll(folder))
+	require.NoError(t, os.MkdirAll(filepath.Dir(folder), 0o700))
+	require.NoError(t, os.WriteFile(folder, nil, 0o600))
+	d.open()
+	d.until("it says why", func() bool { return d.job("m").Err() != nil })
+	require.NoError(t, os.Remove(folder))
+	d.until("it goes on", func() bool {
+		d.checkpoint()
+		return slices.Equal([]string{"1,1", "2,1", "3,1"}, d.model.keyed("out"))
+	})
 	require.NotNil(t, d.job("m").Restored())
 }
 

@@ -135,7 +135,12 @@ func (r *replacement) start(p *replacedPart, reads map[uint64]*exec.Relation) er
 	}
 	spec.Hidden, spec.Reads, spec.Checkpoints = true, reads, srv.ownCheckpoints(p.now)
 	if p.kept != nil {
-		switch from, ok := srv.engine.JobWithID(p.was); {
+		from, ok := srv.engine.JobWithID(p.was)
+		if ok {
+			from.StayAligned(true) // until it is gone
+			d.atRollback(func(context.Context) error { from.StayAligned(false); return nil })
+		}
+		switch {
 		case ok && srv.checkpointed(d.ctx, from):
 			spec.Adopt = &exec.Adoption{From: from, Kept: p.kept}
 		case p.kept.Lasting:
@@ -198,16 +203,19 @@ func (r *replacement) warn(p *replacedPart) error {
 	return nil
 }
 
-// checkpointed reports whether a job has a completed checkpoint, making one where it has none: of all jobs, since one of some would leave the
+// checkpointed reports whether a job has a completed checkpoint whose state can be taken over, making one where it has none: of all jobs, since one of some would leave the
 // others behind the tables, and after a crash they would begin from their inputs.
 func (s *Server) checkpointed(ctx context.Context, j *exec.Job) bool {
-	if !j.Checkpointed() {
+	for n := 0; n < alignedAttempts && !j.Takeable(); n++ {
 		if _, err := s.coord.TriggerWith(ctx, checkpoint.TriggerRequest{Class: checkpoint.ClassForced}); err != nil {
 			return false // everything is read from the inputs then
 		}
 	}
-	return j.Checkpointed()
+	return j.Takeable()
 }
+
+// alignedAttempts bounds how many checkpoints are made until one is complete that did not overtake rows: the first may be followed by one that had begun before.
+const alignedAttempts = 2
 
 // plan returns the catalog's objects as they will be: the view's and those of what reads it, views and indexes.
 func (r *replacement) plan() ([]*replacedPart, error) {

@@ -1,6 +1,9 @@
 package server_test
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -134,4 +137,45 @@ func TestViewBehindAnUnalignedCheckpoint(t *testing.T) {
 	s = d.connect()
 	s.must("RESUME behind", "FLUSH")
 	require.Equal(t, s.row("SELECT count(*), sum(n) FROM v"), s.row("SELECT * FROM behind"))
+}
+
+// TestReplacedAndRestoredFromUnaligned: rows in flight are no state that another job could take over. A replacement has its view checkpointed aligned first; a restored view is refused.
+func TestReplacedAndRestoredFromUnaligned(t *testing.T) {
+	points := failpoint.New()
+	d := open(t, func(c *server.Config) {
+		c.Failpoints = points
+		c.Settings = map[string]string{"execution.checkpointing.interval": "20ms", "execution.checkpointing.min-pause": "0"}
+	})
+	s := d.connect()
+	const query = "SELECT auction, count(*) AS n, max(price) AS m FROM (SELECT DISTINCT auction, id, price FROM b) AS x GROUP BY auction"
+	s.must("SET parallelism = 2", "CREATE TABLE b (id int, auction int, price int)", "CREATE MATERIALIZED VIEW v WITH (execution.checkpointing.unaligned.enabled) AS "+query)
+	n := 0
+	inFlight := func() bool {
+		s.must(fmt.Sprintf("INSERT INTO b SELECT g, g %% 1000, g FROM generate_series(%d, %d) g", n+1, n+20000))
+		n += 20000
+		for _, js := range d.srv.Coordinator().Latest().Jobs {
+			if len(js.Inflight) > 0 {
+				return true
+			}
+		}
+		return false
+	}
+	for range 2 {
+		require.NoError(t, points.Change("exec/take=delay(5ms)"))
+		require.Eventually(t, inFlight, 60*time.Second, time.Millisecond)
+		s.must("CREATE OR REPLACE MATERIALIZED VIEW v AS " + query)
+		require.NoError(t, points.Change("exec/take=off"))
+		s.must("FLUSH")
+		require.Equal(t, fmt.Sprintf("%d", n), s.row("SELECT sum(n) FROM v"))
+	}
+	require.NoError(t, points.Change("exec/take=delay(5ms)"))
+	require.Eventually(t, inFlight, 60*time.Second, time.Millisecond)
+	folder := filepath.Join(d.cfg.DataDir, "checkpoints")
+	d.crash()
+	copied := filepath.Join(t.TempDir(), "copied")
+	require.NoError(t, os.CopyFS(copied, os.DirFS(folder)))
+	require.NoError(t, points.Change("exec/take=off"))
+	s = d.connect()
+	s.must("DROP MATERIALIZED VIEW v")
+	s.fails("CREATE MATERIALIZED VIEW v WITH (execution.state-recovery.path = 'file://"+copied+"') AS "+query, "55000", `the checkpoint of "v" in file://`+copied+` is unaligned: rows that were in flight are not in its state`)
 }

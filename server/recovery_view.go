@@ -105,6 +105,10 @@ func (r *viewRecovery) plan(d *dispatch, snap snapshotView, o *catalog.Object) e
 	if r.state = r.from.Jobs[was.JobID()]; r.state == nil || r.state.State == nil {
 		return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "%s has no state of %q", r.path, o.Name).At(r.pos)
 	}
+	if len(r.state.Inflight) > 0 {
+		return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "the checkpoint of %q in %s is unaligned: rows that were in flight are not in its state", o.Name, r.path).At(r.pos).
+			WithHint("Start a server with %s in its configuration, which restores all of it, and take a savepoint there.", checkpoint.SettingRecoveryPath)
+	}
 	var old, now plan.Plan
 	if err := errors.Join(json.Unmarshal(was.Plan, &old), json.Unmarshal(o.Plan, &now)); err != nil {
 		return pgerr.Wrap(pgerr.DataCorrupted, err, "stored plan of %q is malformed", o.Name)
