@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
@@ -104,9 +105,45 @@ func openPath(ctx context.Context, path string) (*Opened, error) {
 		return nil, err
 	}
 	if m == nil {
-		return nil, notFound(path)
+		return nil, noneAt(ctx, path, store)
 	}
 	return &Opened{Manifest: m, store: store, whole: true}, nil
+}
+
+// namedSavepoints is how many savepoints of a folder an error names.
+const namedSavepoints = 3
+
+// noneAt is notFound for a store that is there: it may be a folder of savepoints.
+func noneAt(ctx context.Context, path string, store object.Store) error {
+	found, err := savepointsIn(ctx, store)
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 {
+		return notFound(path)
+	}
+	slices.SortFunc(found, func(a, b object.Info) int { return b.Modified.Compare(a.Modified) })
+	var urls []string
+	for _, s := range found[:min(len(found), namedSavepoints)] {
+		urls = append(urls, object.Below(path, strings.TrimSuffix(s.Key, "/"+savepointKey)))
+	}
+	of := "it has"
+	if len(found) > namedSavepoints {
+		of = fmt.Sprintf("the newest of the %d in it are", len(found))
+	}
+	return pgerr.Newf(pgerr.UndefinedFile, "there is no savepoint and no checkpoint at %s, which is a folder of savepoints", path).
+		WithHint("Name one of them: %s %s.", of, strings.Join(urls, ", "))
+}
+
+// savepointsIn lists the manifests of the savepoints in a folder of such.
+func savepointsIn(ctx context.Context, store object.Store) (found []object.Info, err error) {
+	err = store.List(ctx, savepointPrefix, func(info object.Info) error {
+		if folder, ok := strings.CutSuffix(info.Key, "/"+savepointKey); ok && !strings.Contains(folder, "/") {
+			found = append(found, info)
+		}
+		return nil
+	})
+	return found, err
 }
 
 func notFound(path string) error {

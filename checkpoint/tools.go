@@ -46,15 +46,13 @@ func List(ctx context.Context, store object.Store, w io.Writer) error {
 
 // listSavepoints prints the savepoints in a folder, or the one that the folder is.
 func listSavepoints(ctx context.Context, store object.Store, w io.Writer) error {
-	var found []string
-	err := store.List(ctx, savepointPrefix, func(info object.Info) error {
-		if folder, ok := strings.CutSuffix(info.Key, "/"+savepointKey); ok && !strings.Contains(folder, "/") {
-			found = append(found, folder)
-		}
-		return nil
-	})
+	manifests, err := savepointsIn(ctx, store)
 	if err != nil {
 		return err
+	}
+	var found []string
+	for _, m := range manifests {
+		found = append(found, strings.TrimSuffix(m.Key, "/"+savepointKey))
 	}
 	if _, err := store.Head(ctx, savepointKey); err == nil {
 		found = append(found, "")

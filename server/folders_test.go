@@ -297,3 +297,25 @@ func TestRecoveryPathOfAServerThatHasCheckpoints(t *testing.T) {
 		restored.crash()
 	}
 }
+
+// A folder of savepoints is not one: the error names those in it, the newest first.
+func TestFolderOfSavepoints(t *testing.T) {
+	d := open(t)
+	s := d.connect()
+	folder := t.TempDir()
+	s.must("CREATE TABLE t (a int)")
+	var made []string
+	for range 4 {
+		made = append(made, filepath.Base(s.row("SELECT streamdb.savepoint('"+folder+"')")))
+	}
+	for i, name := range made {
+		at := time.Unix(int64(1000*i), 0)
+		require.NoError(t, os.Chtimes(filepath.Join(folder, name, "manifest"), at, at))
+	}
+	e := s.fails("SELECT * FROM streamdb.read_checkpoint('"+folder+"', 't')", "58P01", "there is no savepoint and no checkpoint at "+folder+", which is a folder of savepoints")
+	require.Equal(t, "Name one of them: the newest of the 4 in it are "+folder+"/"+made[3]+", "+folder+"/"+made[2]+", "+folder+"/"+made[1]+".", e.Hint)
+	require.NoError(t, os.RemoveAll(filepath.Join(folder, made[0])))
+	_, err := server.Open(t.Context(), server.Config{DataDir: t.TempDir(), Settings: map[string]string{checkpoint.SettingRecoveryPath: folder}})
+	require.Equal(t, pgerr.UndefinedFile, pgerr.CodeOf(err), "%v", err)
+	require.Contains(t, pgerr.From(err).Hint, "Name one of them: it has "+folder+"/"+made[3])
+}
