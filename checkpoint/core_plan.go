@@ -22,6 +22,19 @@ type plan struct {
 	requests []*request
 }
 
+// serves reports whether a request has something of the checkpoint: not when an earlier one covers it meanwhile, or has all that is left of it in flight.
+func (pl *plan) serves(r *request) bool {
+	if !r.begun || r.savepoint != nil {
+		return true
+	}
+	for id := range r.remaining {
+		if pl.all[id] != nil && pl.left[id] == nil && pl.cut.Means(id) {
+			return true
+		}
+	}
+	return false
+}
+
 const (
 	// Participants that are due within a tenth of their interval, and not later than shareMax, join a checkpoint that begins.
 	shareDivisor = 10
@@ -343,7 +356,9 @@ func (c *core) begun(now time.Time, e evBegun, acts []action) []action {
 			c.fatal = e.err
 		}
 		for _, r := range pl.requests {
-			acts = c.finish(r, reply{err: Failed(TriggerCheckpointFailure, e.err)}, acts)
+			if pl.serves(r) {
+				acts = c.finish(r, reply{err: Failed(TriggerCheckpointFailure, e.err)}, acts)
+			}
 		}
 		return append(acts, actLog{id: e.id, msg: "checkpoint could not begin", err: e.err})
 	}
@@ -372,7 +387,9 @@ func (c *core) begun(now time.Time, e evBegun, acts []action) []action {
 	p.order = triggerOrder(p.parts)
 	if p.savepoint == nil {
 		for _, r := range pl.requests {
-			r.id = p.id
+			if pl.serves(r) {
+				r.id = p.id
+			}
 			acts = c.note(r, pl, acts)
 		}
 	}

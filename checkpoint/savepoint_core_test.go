@@ -202,6 +202,54 @@ func TestFailedSavepointsDoNotCount(t *testing.T) {
 	require.ErrorIs(t, got.err, ErrNotRunning)
 }
 
+// A request that is covered waits for the rest of its checkpoint only: no later one is made for it, and none that begins meanwhile becomes its own. A job that ends is copied from the one it ended with.
+func TestACoveredRequestKeepsItsCheckpoint(t *testing.T) {
+	for name, late := range map[string]bool{"covered first": false, "covered while the next one begins": true} {
+		t.Run(name, func(t *testing.T) {
+			cfg := manual()
+			cfg.GroupWindow = 0
+			s := newScript(t, cfg, job(1), job(2), job(3))
+			of := func(job uint64) *request { return &request{TriggerRequest: TriggerRequest{Jobs: []uint64{job}}} }
+			s.request(of(1))
+			other, ends := s.request(of(2)), of(3)
+			ends.stop = &SavepointSpec{}
+			s.request(ends)
+			one := s.begin()
+			two := s.begin() // for both, while the first one is in flight
+			ended := func() {
+				s.ack(3, two)
+				require.Equal(t, [][2]uint64{{3, two}}, s.published())
+			}
+			if !late {
+				ended()
+			}
+			next := s.request(of(1))
+			s.ack(1, one)
+			require.Equal(t, [][2]uint64{{1, one}}, s.published())
+			begins := take[actBegin](s)
+			require.Len(t, begins, 1)
+			if late {
+				ended()
+			}
+			three := begins[0].id
+			s.step(evBegun{id: three, epoch: 10 * three})
+			s.ack(2, two)
+			s.publish(nil)
+			for _, r := range []*request{other, ends} {
+				got, done := s.answer(r)
+				require.True(t, done)
+				require.Equal(t, reply{id: two}, got)
+			}
+			s.ack(1, three)
+			s.publish(nil)
+			got, done := s.answer(next)
+			require.True(t, done)
+			require.Equal(t, reply{id: three}, got)
+			require.Empty(t, take[actBegin](s))
+		})
+	}
+}
+
 func TestSavepointThroughTheCoordinator(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a := job(1)

@@ -229,7 +229,9 @@ func (s *simProcess) restore(ctx context.Context, m *Manifest) error {
 		return err
 	}
 	for _, id := range s.jobs {
-		s.begin(w.defs[id], s.follows(w.defs[id], states[id], m), m)
+		if slices.Contains(s.jobs, id) {
+			s.begin(w.defs[id], s.follows(w.defs[id], states[id], m), m)
+		}
 	}
 	return nil
 }
@@ -264,7 +266,10 @@ func (s *simProcess) follows(job *simJob, d *simRestored, m *Manifest) *simResto
 		if at.Since() <= d.entry.Checkpoint {
 			continue
 		}
-		if m.HeldAt(in, d.entry.Checkpoint) == nil || len(at.Inflight) > 0 {
+		if h := m.HeldAt(in, d.entry.Checkpoint); h == nil || len(at.Inflight) > 0 {
+			if h == nil && job.sink {
+				s.w.failf("I3: nothing is held of job %d for the sink %d at %d", in, job.id, d.entry.Checkpoint)
+			}
 			return s.anew(job)
 		}
 		s.w.counts.held++
@@ -274,7 +279,7 @@ func (s *simProcess) follows(job *simJob, d *simRestored, m *Manifest) *simResto
 
 // anew takes note of a job that cannot go on from its state.
 func (s *simProcess) anew(job *simJob) *simRestored {
-	if job.sink {
+	if job.sink && !s.w.forgotten[job.id] {
 		s.w.failf("I3: job %d has a sink and cannot go on", job.id)
 	}
 	s.w.counts.anew++
@@ -286,14 +291,26 @@ func (s *simProcess) anew(job *simJob) *simRestored {
 // begin starts a run of a job from d, or anew.
 func (s *simProcess) begin(job *simJob, d *simRestored, m *Manifest) {
 	w := s.w
+	if d != nil && slices.ContainsFunc(job.inputs, func(in uint64) bool { return s.runs[in] != nil && d.entry.Epoch < s.runs[in].since }) {
+		d = s.anew(job)
+	}
+	if w.forgotten[job.id] {
+		if d == nil && job.sink && m != nil && m.Jobs[job.id] != nil { // it does not run, and whoever had dropped it does so again
+			for _, id := range slices.Backward(s.withReaders(map[uint64]bool{job.id: true})) {
+				w.trace("drops again", s.name, "", id)
+				s.forget(id)
+			}
+			return
+		}
+		if w.head.Holder == s.name {
+			delete(w.forgotten, job.id)
+		}
+	}
 	r := &jobRun{
 		srv: s, job: job, name: fmt.Sprintf("job%d.%s", job.id, w.nonce()), outputs: map[uint64]*simOutput{}, cuts: map[uint64]*simCut{}, wanted: map[uint64]bool{},
 		made: map[uint64]*JobState{}, keys: map[uint64]string{}, saved: map[uint64]bool{}, filed: make([]simTotal, job.aggs), from: s.epoch, passed: s.epoch,
 	}
 	s.runs[job.id] = r
-	if d != nil && slices.ContainsFunc(job.inputs, func(in uint64) bool { return s.runs[in] != nil && d.entry.Epoch < s.runs[in].since }) {
-		d = s.anew(job)
-	}
 	if d == nil {
 		r.since = s.epoch + 1
 	} else if d.flown.n != 0 {

@@ -143,8 +143,10 @@ type simWorld struct {
 	inflight map[simCutKey]bool
 	sinces   map[uint64][]uint64
 	anew     map[uint64]bool
-	claims   map[uint64]string
-	cfg      Config
+	// forgotten are jobs dropped from the catalog of the server that leads. Until that is durable they may come back, and then what they read had no reason to spare them.
+	forgotten map[uint64]bool
+	claims    map[uint64]string
+	cfg       Config
 	// configured is how many checkpoints there were when the settings last changed.
 	configured int
 	counts     simCounts
@@ -157,7 +159,7 @@ type simWorld struct {
 func newSimWorld(seed uint64, loud bool) *simWorld {
 	w := &simWorld{
 		rng: rand.New(rand.NewPCG(seed, 7)), more: rand.New(rand.NewPCG(seed, 8)), head: &head{}, needed: map[string]bool{}, manifests: map[string]*Manifest{}, producing: true,
-		defs: map[uint64]*simJob{}, sinks: map[uint64]*simSink{}, ids: map[uint64]string{}, cuts: map[simCutKey]simTotal{}, files: map[string]simTotal{}, inflight: map[simCutKey]bool{}, sinces: map[uint64][]uint64{}, anew: map[uint64]bool{},
+		defs: map[uint64]*simJob{}, sinks: map[uint64]*simSink{}, ids: map[uint64]string{}, cuts: map[simCutKey]simTotal{}, files: map[string]simTotal{}, inflight: map[simCutKey]bool{}, sinces: map[uint64][]uint64{}, anew: map[uint64]bool{}, forgotten: map[uint64]bool{},
 		claims: map[uint64]string{}, loud: loud, hash: fnv1a(seed, 0),
 	}
 	w.bucket, w.outside = newSimObjects(w, "bucket"), newSimObjects(w, "savepoints")

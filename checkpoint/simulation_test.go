@@ -33,7 +33,7 @@ const simInline = 2 << 10
 var simScratch = os.TempDir()
 
 // simFailed are seeds that have broken a promise once.
-var simFailed = []uint64{13, 41, 71, 179, 10030, 10356, 100887, 100888, 103324, 104638, 104644, 202542, 207517, 203301, 207903, 510112, 201295, 205806, 209348, 1027512, 1065384}
+var simFailed = []uint64{13, 41, 71, 179, 10030, 10356, 100887, 100888, 103324, 104638, 104644, 202542, 207517, 203301, 207903, 510112, 201295, 205806, 209348, 1027512, 1065384, 1080055, 1093382, 1063786, 1065522}
 
 // populate makes the jobs of a world, and what is going to happen to them.
 func (w *simWorld) populate() {
@@ -266,6 +266,9 @@ func (s *simProcess) forget(id uint64) {
 	s.version++
 	delete(s.broken, id)
 	s.c.Drop(id)
+	if s.w.head.Holder == s.name {
+		s.w.forgotten[id] = true
+	}
 }
 
 // stop ends a job with a savepoint.
