@@ -67,3 +67,21 @@ func TestServerOfAStoreMayRun(t *testing.T) {
 		require.Equal(t, why, mayRun(checkpoint.Claimed{Holder: holder}), holder)
 	}
 }
+
+// What is wrong with a configuration file is told as its writer sees it.
+func TestConfigurationFileErrors(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "c.yaml")
+	for text, want := range map[string]string{
+		"data-dirr: x": `line 1: there is no "data-dirr"` + "\n  hint: Perhaps you meant \"data-dir\".", "memory: 1GiB\ncheckpoint_dir: x": `line 2: there is no "checkpoint_dir"` + "\n  hint: Perhaps you meant \"checkpoint-dir\".",
+		"zzzzzzzzzzzz: 1": "There are: data-dir, checkpoint-dir", "data-dir: [a]": "line 1: expected a text, not a list", "insecure: maybe": "line 1: expected true or false, not maybe",
+		"epoch-interval: soon": "line 1: expected a duration such as 100ms, not soon", "settings: 1": "line 1: expected names with values, not 1", "settings:\n  a: {b: c}": "line 2: expected a text, not a mapping",
+	} {
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		err := (&serveCmd{Config: file}).loadFile()
+		require.Error(t, err, text)
+		require.Contains(t, describe(err), want, text)
+		require.NotContains(t, describe(err), "main.", text)
+	}
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	require.NoError(t, (&serveCmd{Config: file}).loadFile())
+}

@@ -85,7 +85,7 @@ func run(args []string) int {
 	case err == nil:
 		return exitOK
 	case errors.As(err, &usage):
-		fmt.Fprintln(os.Stderr, "streamdb:", err)
+		fmt.Fprintln(os.Stderr, "streamdb:", describe(err))
 		return exitUsage
 	}
 	fmt.Fprintln(os.Stderr, "streamdb:", describe(err))
@@ -94,6 +94,8 @@ func run(args []string) int {
 
 // usageError is a mistake in flags or arguments.
 type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
 
 type versionCmd struct{}
 

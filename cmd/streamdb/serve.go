@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"net/http"
 	"os"
 	"os/signal"
+	"reflect"
+	"regexp"
 	"runtime/debug"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -17,6 +21,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/streamdb/streamdb"
+	"github.com/streamdb/streamdb/connector"
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/server"
 )
@@ -100,8 +105,8 @@ func (c *serveCmd) loadFile() error {
 	var fc fileConfig
 	dec := yaml.NewDecoder(f)
 	dec.KnownFields(true)
-	if err := dec.Decode(&fc); err != nil {
-		return usageError{fmt.Errorf("%s: %w", c.Config, err)}
+	if err := dec.Decode(&fc); err != nil && !errors.Is(err, io.EOF) { // an empty file says nothing
+		return usageError{configError(c.Config, err)}
 	}
 	str := func(into *string, def string, v *string) {
 		if v != nil && *into == def {
@@ -141,6 +146,43 @@ func (c *serveCmd) loadFile() error {
 		}
 	}
 	return nil
+}
+
+var (
+	unknownKey = regexp.MustCompile("^line ([0-9]+): field (.*) not found in type ")
+	wrongValue = regexp.MustCompile("(?s)^line ([0-9]+): cannot unmarshal !!([a-z]+) ?(.*) into (.*)$")
+)
+
+// configError tells what is wrong with the configuration file: the first thing, as its writer sees it.
+func configError(file string, err error) error {
+	var te *yaml.TypeError
+	if !errors.As(err, &te) || len(te.Errors) == 0 {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	first := te.Errors[0]
+	if m := unknownKey.FindStringSubmatch(first); m != nil {
+		var names []string
+		for t, i := reflect.TypeFor[fileConfig](), 0; i < t.NumField(); i++ {
+			names = append(names, t.Field(i).Tag.Get("yaml"))
+		}
+		err := pgerr.Newf(pgerr.InvalidParameterValue, "%s, line %s: there is no %q", file, m[1], m[2])
+		if best := connector.Nearest(m[2], names); best != "" {
+			return err.WithHint("Perhaps you meant %q.", best)
+		}
+		return err.WithHint("There are: %s. Server settings are below %q.", strings.Join(names, ", "), "settings")
+	}
+	if m := wrongValue.FindStringSubmatch(first); m != nil {
+		given := map[string]string{"seq": "a list", "map": "a mapping"}[m[2]]
+		if given == "" {
+			given = strings.Trim(m[3], "`")
+		}
+		want := map[string]string{"string": "a text", "bool": "true or false", "time.Duration": "a duration such as 100ms"}[m[4]]
+		if want == "" {
+			want = "names with values"
+		}
+		return pgerr.Newf(pgerr.InvalidParameterValue, "%s, line %s: expected %s, not %s", file, m[1], want, given)
+	}
+	return fmt.Errorf("%s: %w", file, err)
 }
 
 func (f *dbFlags) options(a *app) streamdb.Options {
