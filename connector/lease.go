@@ -81,6 +81,23 @@ func (c *SinkConfig) TakeOver(was *Lease, epoch uint64) (*Lease, error) {
 	return now, nil
 }
 
+// CheckTakeOver refuses an option to take over that does not name the moment at which the present owner of the target (nil: there is none) began.
+func (c *SinkConfig) CheckTakeOver(now *Lease) error {
+	token, given := c.Options[OptionTakeOver]
+	refused := func(format string, args ...any) *pgerr.Error {
+		return pgerr.Newf(pgerr.InvalidParameterValue, "invalid value for option %q: %q", OptionTakeOver, token).WithDetail(format, args...)
+	}
+	switch {
+	case !given || now == nil && token == unknownToken || now != nil && token == now.token():
+		return nil
+	case now == nil:
+		return refused("The target of sink %q belongs to no server.", c.Name).WithHint("To write there: ALTER SINK … SET (%s = '%s').", OptionTakeOver, unknownToken)
+	case now.Owner == c.Writer.self():
+		return refused("The target of sink %q belongs to this server, %s.", c.Name, now.holder()).WithHint("There is nothing to take over.")
+	}
+	return refused("The target of sink %q belongs to %s.", c.Name, now.holder()).WithHint("To write there, and stop the sink of that server: ALTER SINK … SET (%s = '%s').", OptionTakeOver, now.token())
+}
+
 // earlier reports that this database goes on from what wrote last.
 func (c *SinkConfig) earlier(was *Lease) bool {
 	return was.Owner == "" || slices.Contains(c.Writer.Line, was.Owner)

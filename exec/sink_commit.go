@@ -519,7 +519,11 @@ func (j *Job) untroubled() {
 // SetSink makes the job write to another target, or with other options, and starts it again from its last checkpoint.
 func (e *Engine) SetSink(j *Job, s *SinkSpec) {
 	j.target.Store(s)
-	j.taken.Store(nil)
+	if j.taken.Swap(nil) != nil { // a new matter, unless the next run finds the same
+		j.mu.Lock()
+		j.lastErr, j.failedAt = nil, time.Time{}
+		j.mu.Unlock()
+	}
 	e.restart([]*Job{j}, nil)
 }
 

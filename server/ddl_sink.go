@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/streamdb/streamdb/catalog"
+	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/connector"
 	"github.com/streamdb/streamdb/exec"
 	"github.com/streamdb/streamdb/internal/pgerr"
@@ -93,6 +94,9 @@ func (d *dispatch) sinkObject(st *sql.CreateSink) (o *catalog.Object, background
 	}
 	def := &catalog.SinkDef{ID: newSinkID(), Options: map[string]string{}, EncodeOptions: map[string]string{}}
 	for _, op := range options {
+		if op.Name == connector.OptionTakeOver {
+			return nil, false, pgerr.Newf(pgerr.InvalidParameterValue, "a new sink has nothing to take over").At(op.Pos).WithHint("Say %s to ALTER SINK … SET, of a sink that has stopped.", op.Name)
+		}
 		if _, dup := def.Options[op.Name]; dup {
 			return nil, false, pgerr.Newf(pgerr.SyntaxError, "option %q given more than once", op.Name).At(op.Pos)
 		}
@@ -324,10 +328,20 @@ func (d *dispatch) alterSinkOptions(x *sql.AlterAction, o *catalog.Object) error
 			def.Options[opt.Name] = opt.Value
 		}
 	}
+	// The token is of a moment: it is for the run that begins now, and is not kept.
+	token, takesOver := def.Options[connector.OptionTakeOver]
+	if !slices.ContainsFunc(options, func(o sql.Option) bool { return o.Name == connector.OptionTakeOver }) {
+		takesOver = false
+	}
+	delete(def.Options, connector.OptionTakeOver)
 	if err := checkSinkMode(&c); err != nil {
 		return atPos(err, x.Pos)
 	}
 	spec := sinkSpec(&c)
+	if takesOver {
+		spec.Writer, spec.Options = srv.writer(), maps.Clone(spec.Options)
+		spec.Options[connector.OptionTakeOver] = token
+	}
 	if len(options) > 0 {
 		if err := srv.cfg.Connectors.ValidateSink(spec); err != nil {
 			return err
@@ -350,4 +364,9 @@ func (d *dispatch) alterSinkOptions(x *sql.AlterAction, o *catalog.Object) error
 		}
 		return nil
 	})
+}
+
+// writer is as whom the server writes to the targets of sinks.
+func (s *Server) writer() connector.Identity {
+	return connector.Identity{Line: s.coord.Line(), Holder: checkpoint.Holder()}
 }

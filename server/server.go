@@ -380,7 +380,7 @@ func (s *Server) restore(ctx context.Context, m *checkpoint.Manifest, jobs map[u
 		Dir:             s.cfg.DataDir, Shared: s.shared, Lib: s.registry, Connectors: s.cfg.Connectors, Logger: s.log, Failpoints: s.cfg.Failpoints,
 		WAL: s.wal, KeepWAL: object.InMemory(s.objects), EpochInterval: s.cfg.EpochInterval, MaxPar: state.DefaultMaxParallelism, ChangeLog: max(s.cfg.Memory/changeLogShare, minChangeLog),
 		Backend: backend, ChunkRows: s.settings.chunkRows(), Reserve: s.reserveEpochs(),
-		Fetch: s.fetchFiles, Writer: connector.Identity{Line: s.coord.Line(), Holder: checkpoint.Holder()},
+		Fetch: s.fetchFiles, Writer: s.writer(),
 	}, epoch, tables)
 	if err != nil {
 		return err

@@ -248,7 +248,23 @@ func TestSinkThatWouldWriteTwice(t *testing.T) {
 		n.until(sinkState, "FAILED")
 		token := regexp.MustCompile(`take_over = '(\w+)'`).FindStringSubmatch(sinkError(n))
 		require.NotNil(t, token)
+		for _, c := range []struct {
+			on    *session
+			token string
+			is    string
+		}{{n, "zzz", "other"}, {n, "", "other"}, {n, "unknown", "other"}, {s, "zzz", "this server, "}} {
+			e := c.on.fails("ALTER SINK k SET (take_over = '"+c.token+"')", "22023", "invalid value for option \"take_over\": \""+c.token+"\"")
+			host, _ := os.Hostname()
+			require.Contains(t, e.Detail, `The target of sink "k" belongs to `+strings.TrimPrefix(c.is, "other")+host+"/")
+			require.Equal(t, c.on == n, strings.Contains(e.Hint, token[0]), e.Hint)
+		}
+		n.until(sinkState, "FAILED")
+		n.must("ALTER SINK k SET (file.max.bytes = 30000)")
+		n.until(sinkState, "FAILED")
 		n.must("ALTER SINK k SET (take_over = '" + token[1] + "')")
+		n.until("SELECT state, last_error, last_error_at FROM streamdb.jobs WHERE name = 'k'", "RUNNING|NULL|NULL")
+		require.NotContains(t, n.showCreate("SINK k"), "take_over")
+		n.must("ALTER SINK k SET (file.max.bytes = 40000)") // the token is used up
 		n.until(sinkState, "RUNNING")
 		require.Eventually(t, func() bool { n.must("CHECKPOINT"); return len(w.rows()) == w.written+60 }, testTimeout, 50e6, "as was said")
 		w.feed(1)

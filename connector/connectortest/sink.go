@@ -150,7 +150,9 @@ func TestSink(t *testing.T, target func(t *testing.T) SinkTarget) {
 		s.sees(10)
 		s.to.Config.Options[connector.OptionTakeOver] = "0000"
 		require.ErrorIs(s.t, s.reopen(3), connector.ErrSinkTaken)
+		require.Equal(s.t, pgerr.InvalidParameterValue, pgerr.CodeOf(s.to.Connector.Check(s.ctx(), &s.to.Config)))
 		s.to.Config.Options[connector.OptionTakeOver] = token(s.t, err)
+		require.NoError(s.t, s.to.Connector.Check(s.ctx(), &s.to.Config))
 		s.open(3)
 		s.write(4, 0, 10)
 		s.commit(4)

@@ -82,7 +82,16 @@ func (cn SinkConnector) Check(ctx context.Context, cfg *connector.SinkConfig) er
 	if err != nil {
 		return err
 	}
-	return t.check(ctx)
+	if err := t.check(ctx); err != nil {
+		return err
+	}
+	s := &sink{cfg: cfg, target: t}
+	if _, given := cfg.Options[connector.OptionTakeOver]; given {
+		if _, err := s.readLease(ctx); err != nil {
+			return err
+		}
+	}
+	return cfg.CheckTakeOver(s.lease.was)
 }
 
 func encoderOf(cfg *connector.SinkConfig) *format.EncoderConfig {

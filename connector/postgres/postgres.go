@@ -7,6 +7,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -95,6 +96,12 @@ func (Connector) Check(ctx context.Context, cfg *connector.SinkConfig) error {
 	err = s.check(ctx)
 	if err == nil {
 		err = s.mayDo(s.makeProgress(ctx, true))
+	}
+	if _, given := cfg.Options[connector.OptionTakeOver]; given && err == nil && !s.alone {
+		err = s.transaction(ctx, func(ctx context.Context, tx pgx.Tx) error {
+			was, err := s.lock(ctx, tx)
+			return cmp.Or(err, cfg.CheckTakeOver(was))
+		})
 	}
 	return errors.Join(err, s.Close())
 }
