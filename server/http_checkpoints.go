@@ -423,7 +423,14 @@ func (s *Server) httpTrigger(w http.ResponseWriter, r *http.Request) {
 	}
 	var q restRequest
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxHTTPBody))
-	if err := d.Decode(&q); err != nil && !errors.Is(err, io.EOF) {
+	var wrong *json.UnmarshalTypeError
+	if err := d.Decode(&q); errors.As(err, &wrong) && wrong.Field != "" {
+		httpError(w, pgerr.Newf(pgerr.InvalidParameterValue, "%q cannot be of type %s", wrong.Field, wrong.Value))
+		return
+	} else if errors.As(err, &wrong) {
+		httpError(w, pgerr.Newf(pgerr.InvalidParameterValue, "the request is not a JSON object but of type %s", wrong.Value))
+		return
+	} else if err != nil && !errors.Is(err, io.EOF) {
 		httpError(w, pgerr.Newf(pgerr.InvalidParameterValue, "the request is not JSON: %v", err))
 		return
 	}

@@ -214,3 +214,19 @@ func TestCheckpointMetrics(t *testing.T) {
 		require.Contains(t, metrics, fmt.Sprintf("\nstreamdb_job_checkpoint_%s_seconds{job=\"m\",operator=", name))
 	}
 }
+
+// A value of the wrong kind is told by the name that the request has for it.
+func TestRESTValuesOfTheWrongKind(t *testing.T) {
+	d := open(t)
+	s := d.connect()
+	s.must("CREATE TABLE t (a int)", "CREATE MATERIALIZED VIEW m AS SELECT count(*) AS n FROM t")
+	job := "/jobs/" + s.row("SELECT job_id FROM streamdb.jobs WHERE name = 'm'")
+	for body, want := range map[string]string{
+		`{"cancel-job": "yes"}`: `"cancel-job" cannot be of type string`, `{"target-directory": 1}`: `"target-directory" cannot be of type number`, `[]`: "the request is not a JSON object but of type array",
+	} {
+		code, v := d.rest(http.MethodPost, job+"/savepoints", body)
+		require.Equal(t, http.StatusBadRequest, code, body)
+		require.Contains(t, fmt.Sprint(v["errors"]), want)
+		require.NotContains(t, fmt.Sprint(v["errors"]), "Go ")
+	}
+}
