@@ -37,6 +37,8 @@ type Options struct {
 	EpochInterval time.Duration
 	// Settings are server-wide settings by name, such as execution.checkpointing.interval.
 	Settings map[string]string
+	// SettingsFrom has, by the names of Settings, the configuration files that gave them.
+	SettingsFrom map[string]string
 	// HBAFile is a file of rules in the form of pg_hba.conf, for connections through Serve; "" means that loopback is trusted until the
 	// superuser has a password, and that everybody else needs one. Insecure trusts everybody instead of loopback.
 	HBAFile  string
@@ -87,7 +89,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	s, err := server.Open(ctx, server.Config{
 		OnStandby: onStandby,
 		DataDir:   o.DataDir, MemoryOnly: o.MemoryOnly, CheckpointDir: o.CheckpointDir, Memory: o.Memory, EpochInterval: o.EpochInterval,
-		Settings: o.Settings, Logger: o.Logger, Failpoints: fp, Connectors: all.Builtin(),
+		Settings: o.Settings, SettingsFrom: o.SettingsFrom, Logger: o.Logger, Failpoints: fp, Connectors: all.Builtin(),
 		HBAFile: o.HBAFile, Insecure: o.Insecure, SuperuserPassword: o.SuperuserPassword,
 		TLS: auth.TLSFiles{Cert: o.TLSCert, Key: o.TLSKey, CA: o.TLSClientCA, MinVersion: version},
 	})

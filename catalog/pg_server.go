@@ -27,7 +27,7 @@ func pgSettings(d *SystemData, w *rowWriter) {
 		return
 	}
 	for _, s := range d.Settings() {
-		typ, category, context, source := s.Type, s.Category, s.Context, "default"
+		typ, category, context, source, file := s.Type, s.Category, s.Context, "default", ""
 		if typ == "" {
 			typ = "string"
 		}
@@ -41,15 +41,16 @@ func pgSettings(d *SystemData, w *rowWriter) {
 		case s.Value != s.Reset && context == "user":
 			source = "session"
 		case s.Source != "":
-			source = s.Source
+			source, file = s.Source, s.SourceFile
 		case s.Value != s.Boot && context == "user":
 			source = "client"
 		case s.Value != s.Boot:
-			source = "configuration file"
+			source = "override"
 		}
 		w.strs("name", s.Name, "setting", s.Value, "category", category, "short_desc", s.Doc, "context", context, "vartype", typ, "source", source,
 			"boot_val", s.Boot, "reset_val", s.Reset)
 		w.text("unit", s.Unit)
+		w.text("sourcefile", file)
 		w.bool("pending_restart", false)
 		w.end()
 	}

@@ -16,7 +16,8 @@ type Setting struct {
 	Unit             string
 	Category         string
 	Context          string // internal, sighup, user; "" = user
-	Source           string // whose setting of ALTER ROLE or DATABASE it began with; "" = nobody's
+	Source           string // where the value that the session began with is from, in PostgreSQL's words; "" = from nowhere
+	SourceFile       string // of a configuration file; "" = none, or not for the user's eyes
 	Boot, Reset      string // what it is without anybody's doing, and what RESET goes back to
 }
 

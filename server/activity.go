@@ -116,6 +116,11 @@ func (ss *session) settingInfos() []catalog.Setting {
 	var out []catalog.Setting
 	for _, st := range ss.srv.settings.table.list {
 		s := catalog.Setting{Name: st.name, Value: ss.vars.get(st.name), Doc: st.doc, Boot: st.value, Reset: ss.vars.resetValue(&st), Source: ss.vars.stored[st.name], Category: "Preset Options", Context: "internal"}
+		if from, file, value := ss.srv.settings.origin(st.name); s.Source == "" && value == s.Reset {
+			if s.Source = from; ss.snapshot().IsSuper(ss.role()) {
+				s.SourceFile = file
+			}
+		}
 		switch st.scope {
 		case scopeSession:
 			s.Category, s.Context = "Client Connection Defaults", "user"

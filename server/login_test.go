@@ -114,7 +114,7 @@ func TestStoredSettings(t *testing.T) {
 		return s.row("select setting || '|' || source from pg_settings where name = '" + setting + "'")
 	}
 	for _, step := range []struct{ sql, ann, bob string }{
-		{"alter system set work_mem = '10MB'", "10MB|client", "10MB|client"},
+		{"alter system set work_mem = '10MB'", "10MB|configuration file", "10MB|configuration file"},
 		{"alter role all set work_mem = '11MB'", "11MB|global", "11MB|global"},
 		{"alter database streamdb set work_mem = '12MB'", "12MB|database", "12MB|database"},
 		{"alter role ann set work_mem = '13MB'", "13MB|user", "12MB|database"},
@@ -165,7 +165,7 @@ func TestStoredSettings(t *testing.T) {
 	d.as("dba").must("alter database streamdb reset search_path", "alter database streamdb set work_mem to default", "alter role all in database streamdb reset all")
 	admin.must("alter role all reset all")
 	require.Equal(t, []string{`d|ann|{work_mem=14MB}`}, admin.rows(list))
-	require.Equal(t, "10MB|client", value("bob", "work_mem"))
+	require.Equal(t, "10MB|configuration file", value("bob", "work_mem"))
 	admin.must("drop role ann")
 	require.Empty(t, admin.rows(list))
 }

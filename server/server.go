@@ -60,6 +60,7 @@ type Config struct {
 
 	EpochInterval time.Duration     `yaml:"epoch_interval"`
 	Settings      map[string]string `yaml:"settings"` // initial values of server-wide settings
+	SettingsFrom  map[string]string `yaml:"-"`        // by the names of Settings, the configuration files that gave them; others are those of the command line
 
 	Connectors *connector.Registry `yaml:"-"`
 	Logger     zerolog.Logger      `yaml:"-"`
@@ -153,7 +154,7 @@ func Open(ctx context.Context, cfg Config) (*Server, error) {
 
 func (s *Server) open(ctx context.Context) error {
 	var err error
-	if s.settings, err = newServerSettings(s.cfg.Settings); err != nil {
+	if s.settings, err = newServerSettings(s.cfg.Settings, s.cfg.SettingsFrom); err != nil {
 		return err
 	}
 	s.logDeprecated()

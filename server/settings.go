@@ -632,6 +632,7 @@ type serverSettings struct {
 	altered map[string]string
 	path    string
 	initial map[string]string // without those changes
+	given   map[string]string // what the server was started with, and the configuration file that said it, "" for none
 	memory  int64             // --memory, in bytes
 }
 
@@ -694,8 +695,8 @@ func (s *serverSettings) alter(live bool, check func(next, now *serverSettings) 
 	return nil
 }
 
-func newServerSettings(initial map[string]string) (*serverSettings, error) {
-	s := &serverSettings{table: newSettingTable(), vals: map[string]string{}, altered: map[string]string{}}
+func newServerSettings(initial, files map[string]string) (*serverSettings, error) {
+	s := &serverSettings{table: newSettingTable(), vals: map[string]string{}, altered: map[string]string{}, given: map[string]string{}}
 	for _, st := range s.table.list {
 		s.vals[st.name] = st.value
 	}
@@ -705,14 +706,33 @@ func newServerSettings(initial map[string]string) (*serverSettings, error) {
 			return nil, err
 		}
 		if own, given := initial[st.name]; given {
-			v = own // before its other names
+			k, v = st.name, own // before its other names
 		}
+		s.given[st.name] = files[k]
 		if s.vals[st.name], err = st.normalise(v); err != nil {
 			return nil, err
 		}
 	}
 	s.initial = maps.Clone(s.vals)
 	return s, nil
+}
+
+// origin tells where the server's value of a setting is from, in the words of pg_settings, and from which file; "" when nobody has given one.
+func (s *serverSettings) origin(name string) (source, file, value string) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	value = s.vals[name]
+	file, given := s.given[name]
+	_, altered := s.altered[name]
+	switch {
+	case altered:
+		return "configuration file", s.path, value // PostgreSQL, too, keeps it in one
+	case file != "":
+		return "configuration file", file, value
+	case given:
+		return "command line", "", value
+	}
+	return "", "", value
 }
 
 // told sets a value that the server was given in another way, before anybody reads it.

@@ -7,6 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/stretchr/testify/require"
+
+	"github.com/streamdb/streamdb/server"
 )
 
 // otherValue is a valid value that differs from the default, by setting.
@@ -207,4 +209,41 @@ func anotherValue(v string) string {
 		return "other"
 	}
 	return "7"
+}
+
+// pg_settings tells where a value is from: the file of --config, --set, ALTER SYSTEM, the start of the connection, the session.
+func TestSourcesOfSettings(t *testing.T) {
+	d := open(t, func(c *server.Config) {
+		c.Settings = map[string]string{"execution.checkpointing.timeout": "7s", "execution.checkpointing.interval": "10s", "work_mem": "5MB", "state.checkpoints.num-retained": "2"}
+		c.SettingsFrom = map[string]string{"work_mem": "/etc/streamdb.yaml", "state.checkpoints.num-retained": "/etc/streamdb.yaml"}
+	})
+	s := d.connect()
+	s.must("CREATE ROLE ann LOGIN", "ALTER SYSTEM SET execution.checkpointing.min-pause = '1s'", "ALTER SYSTEM SET statement_timeout = '1h'", "ALTER SYSTEM SET max_connections = 77")
+	source := func(s *session, name string) string {
+		t.Helper()
+		return s.row("SELECT setting, source, regexp_replace(sourcefile, '.*/', '') FROM pg_settings WHERE name = '" + name + "'")
+	}
+	s = d.connect()
+	for name, want := range map[string]string{
+		"execution.checkpointing.timeout":      "7s|command line|NULL",
+		"execution.checkpointing.interval":     "10s|command line|NULL", // the default, but given
+		"work_mem":                             "5MB|configuration file|streamdb.yaml",
+		"execution.checkpointing.num-retained": "2|configuration file|streamdb.yaml",
+		"execution.checkpointing.min-pause":    "1s|configuration file|settings",
+		"statement_timeout":                    "1h|configuration file|settings",
+		"max_connections":                      "77|configuration file|settings",
+		"lock_timeout":                         "0|default|NULL",
+		"execution.checkpointing.dir":          "file://" + d.cfg.DataDir + "/checkpoints|override|NULL",
+	} {
+		require.Equal(t, want, source(s, name), name)
+	}
+	require.Equal(t, "5MB|configuration file|NULL", source(d.as("ann"), "work_mem"), "files are for superusers")
+	s.must("SET work_mem = '6MB'", "SET execution.checkpointing.timeout = '8s'", "ALTER SYSTEM SET execution.checkpointing.interval = '9s'")
+	require.Equal(t, "6MB|session|NULL", source(s, "work_mem"))
+	require.Equal(t, "8s|session|NULL", source(s, "execution.checkpointing.timeout"))
+	require.Equal(t, "9s|configuration file|settings", source(s, "execution.checkpointing.interval"), "ALTER SYSTEM prevails")
+	s.must("ALTER SYSTEM RESET execution.checkpointing.interval", "RESET work_mem", "ALTER ROLE ann SET work_mem = '4MB'")
+	require.Equal(t, "10s|command line|NULL", source(s, "execution.checkpointing.interval"))
+	require.Equal(t, "5MB|configuration file|streamdb.yaml", source(s, "work_mem"))
+	require.Equal(t, "4MB|user|NULL", source(d.as("ann"), "work_mem"))
 }

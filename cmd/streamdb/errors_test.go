@@ -84,4 +84,11 @@ func TestConfigurationFileErrors(t *testing.T) {
 	}
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	require.NoError(t, (&serveCmd{Config: file}).loadFile())
+
+	require.NoError(t, os.WriteFile(file, []byte("settings:\n  work_mem: 5MB\n  lock_timeout: 1s"), 0o600))
+	c := &serveCmd{Config: file, dbFlags: dbFlags{Set: map[string]string{"lock_timeout": "2s"}}}
+	require.NoError(t, c.loadFile())
+	o := c.options(&app{})
+	require.Equal(t, map[string]string{"work_mem": "5MB", "lock_timeout": "2s"}, o.Settings)
+	require.Equal(t, map[string]string{"work_mem": file}, o.SettingsFrom, "what the command line says is not the file's")
 }

@@ -34,6 +34,8 @@ type dbFlags struct {
 	EpochInterval time.Duration     `help:"How often epochs close while sources produce rows." default:"100ms" env:"STREAMDB_EPOCH_INTERVAL"`
 	Set           map[string]string `help:"Server settings, such as --set execution.checkpointing.interval=1s." env:"STREAMDB_SET" mapsep:"," `
 	Failpoints    string            `help:"Faults for tests: name=action;…" env:"STREAMDB_FAILPOINTS" hidden:""`
+
+	setFrom map[string]string // those of Set that a configuration file gave, and its path
 }
 
 type serveCmd struct {
@@ -142,7 +144,10 @@ func (c *serveCmd) loadFile() error {
 			if c.Set == nil {
 				c.Set = map[string]string{}
 			}
-			c.Set[k] = v
+			if c.setFrom == nil {
+				c.setFrom = map[string]string{}
+			}
+			c.Set[k], c.setFrom[k] = v, c.Config
 		}
 	}
 	return nil
@@ -187,7 +192,7 @@ func configError(file string, err error) error {
 
 func (f *dbFlags) options(a *app) streamdb.Options {
 	return streamdb.Options{
-		DataDir: f.DataDir, CheckpointDir: f.CheckpointDir, Memory: int64(f.Memory), EpochInterval: f.EpochInterval, Settings: f.Set, Logger: a.log,
+		DataDir: f.DataDir, CheckpointDir: f.CheckpointDir, Memory: int64(f.Memory), EpochInterval: f.EpochInterval, Settings: f.Set, SettingsFrom: f.setFrom, Logger: a.log,
 		Failpoints: f.Failpoints,
 	}
 }
