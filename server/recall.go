@@ -5,11 +5,20 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/streamdb/streamdb/catalog"
 	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/exec"
 	"github.com/streamdb/streamdb/state"
+	"github.com/streamdb/streamdb/storage/object"
+)
+
+// Where the store fails for now, a start tries again to fetch what views that are behind need: after recallFirst, then twice as long up to recallLast, for recallPatience in all.
+const (
+	recallFirst    = 100 * time.Millisecond
+	recallLast     = 5 * time.Second
+	recallPatience = time.Minute
 )
 
 // recall gives relations that are being restored back what views missed that were not part of the newest checkpoint: paused ones, ones that were starting again,
@@ -20,6 +29,7 @@ type recall struct {
 	// readers are, by relation, what the jobs that read it and are behind others go on from.
 	readers map[uint64][]*checkpoint.JobState
 	held    map[*checkpoint.HeldState]*heldCopy
+	until   time.Time // patience ends then; zero: nothing has failed yet
 }
 
 // heldCopy is a held state as it is needed for the relations in it, each when it is first asked for.
@@ -47,6 +57,46 @@ func (s *Server) newRecall(m *checkpoint.Manifest) *recall {
 		}
 	}
 	return r
+}
+
+// patiently fetches a state, again after errors that may pass: a view that does not find what it missed is computed again, and a sink that has written rows cannot be.
+func (r *recall) patiently(ctx context.Context, fetch func() error) error {
+	for pause := recallFirst; ; pause = min(2*pause, recallLast) {
+		err := fetch()
+		if err == nil || !object.IsRetryable(err) {
+			return err
+		}
+		if r.until.IsZero() {
+			r.until = time.Now().Add(recallPatience)
+		}
+		if time.Until(r.until) < pause {
+			return err
+		}
+		r.s.log.Warn().Err(err).Dur("retry_in", pause).Msg("a state that views which are behind need cannot be fetched: the start tries again")
+		select {
+		case <-ctx.Done():
+			return errors.Join(err, ctx.Err())
+		case <-time.After(pause):
+		}
+	}
+}
+
+// newest fetches the state that a job goes on from, patiently when what views missed is how it differs from one that is held.
+func (r *recall) newest(ctx context.Context, o *catalog.Object, fetch func(job uint64) (*checkpoint.JobState, error)) func(job uint64) (*checkpoint.JobState, error) {
+	return func(job uint64) (js *checkpoint.JobState, err error) {
+		behind := func(reader *checkpoint.JobState) bool {
+			now := r.m.Jobs[job]
+			return now != nil && now.Since() > reader.Checkpoint
+		}
+		if !slices.ContainsFunc(r.readers[o.ID], behind) {
+			return fetch(job)
+		}
+		err = r.patiently(ctx, func() (err error) {
+			js, err = fetch(job)
+			return err
+		})
+		return js, err
+	}
 }
 
 // relation is called for each relation that was restored from now, before the views that read it. Where the past cannot be had these are computed
@@ -90,11 +140,13 @@ func (r *recall) bring(ctx context.Context, rel *exec.Relation, now *checkpoint.
 	for h, epoch := range held {
 		c := r.held[h]
 		if c.state == nil {
-			snap, err := r.s.fetchFiles(ctx, h.JobState)
+			err := r.patiently(ctx, func() (err error) {
+				c.state, err = r.s.fetchFiles(ctx, h.JobState)
+				return err
+			})
 			if err != nil {
 				return err
 			}
-			c.state = snap
 		}
 		past = append(past, exec.PastState{Epoch: epoch, State: c.state})
 	}

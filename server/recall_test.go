@@ -2,9 +2,11 @@ package server_test
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/streamdb/streamdb/internal/checkpointrows"
 	"github.com/streamdb/streamdb/internal/failpoint"
 	"github.com/streamdb/streamdb/server"
+	"github.com/streamdb/streamdb/storage/object/objecttest"
 )
 
 // TestViewsBehindAtACheckpointGoOn: views that were no part of the newest checkpoint, here paused ones, go on after a crash from where they were. Temporal
@@ -178,4 +181,51 @@ func TestReplacedAndRestoredFromUnaligned(t *testing.T) {
 	s = d.connect()
 	s.must("DROP MATERIALIZED VIEW v")
 	s.fails("CREATE MATERIALIZED VIEW v WITH (execution.state-recovery.path = 'file://"+copied+"') AS "+query, "55000", `the checkpoint of "v" in file://`+copied+` is unaligned: rows that were in flight are not in its state`)
+}
+
+// TestStatesThatViewsBehindNeedAreAwaited: a store in trouble while the server starts on a machine that has no files yet. What a sink has missed while it was paused is fetched when the store answers
+// again: the state that was held, and the one that the relation goes on from. A sink that could not have it would stop.
+func TestStatesThatViewsBehindNeedAreAwaited(t *testing.T) {
+	s3 := objecttest.NewS3Server(t, "bucket")
+	closesItsConnections(t, s3)
+	d := open(t, onBucket(t, s3))
+	s, out := d.connect(), t.TempDir()
+	s.must("CREATE TABLE t (id int PRIMARY KEY, v int)", "CREATE MATERIALIZED VIEW m AS SELECT id, md5(id::text) || md5((id + v)::text) AS h, v FROM t",
+		"CREATE SINK k FROM m WITH (connector = 'file', path = '"+out+"') FORMAT UPSERT ENCODE JSON",
+		"INSERT INTO t SELECT g, 0 FROM generate_series(1, 20000) g", "FLUSH", "CHECKPOINT", "PAUSE k", "UPDATE t SET v = id WHERE id % 2 = 0", "FLUSH", "CHECKPOINT")
+	require.NotEmpty(t, d.srv.Coordinator().Latest().Held)
+	job := s.row("SELECT job_id FROM streamdb.jobs WHERE name = 'm'")
+	require.NoError(t, d.srv.Abort())
+
+	var mu sync.Mutex
+	failures := map[string]int{}
+	s3.SetFault(func(r *http.Request) objecttest.S3Fault {
+		mu.Lock()
+		defer mu.Unlock()
+		if r.Method != http.MethodGet || !strings.Contains(r.URL.Path, "/"+job+"/") || failures[r.URL.Path] >= 6 { // a call fails after five
+			return objecttest.S3Fault{}
+		}
+		failures[r.URL.Path]++
+		return objecttest.S3FailBefore
+	})
+	d.cfg.DataDir = t.TempDir()
+	d.start()
+	s = d.connect()
+	mu.Lock()
+	require.Len(t, failures, 2, "%v", failures)
+	mu.Unlock()
+	s.must("RESUME k", "FLUSH", "INSERT INTO t VALUES (0, 7)", "FLUSH", "CHECKPOINT")
+	require.Equal(t, "RUNNING|", s.row("SELECT state, coalesce(last_error, '') FROM streamdb.jobs WHERE name = 'k'"))
+	require.Eventually(t, func() bool { // it is told of the checkpoint, and then they appear
+		files, err := filepath.Glob(filepath.Join(out, "*.json"))
+		require.NoError(t, err)
+		lines := 0
+		for _, f := range files {
+			b, err := os.ReadFile(f)
+			require.NoError(t, err)
+			lines += strings.Count(string(b), "\n")
+		}
+		require.LessOrEqual(t, lines, 30001)
+		return lines == 30001 // 20000, half of them once more, and one
+	}, 30*time.Second, 20*time.Millisecond)
 }

@@ -408,7 +408,7 @@ func (s *Server) restore(ctx context.Context, m *checkpoint.Manifest, jobs map[u
 			}
 			past.relation(ctx, o, tables)
 		case o.Plan != nil:
-			js, err := back.state(ctx, o, fetch)
+			js, err := back.state(ctx, o, past.newest(ctx, o, fetch))
 			if err != nil {
 				// The others must not wait for it. The job tries again, and is computed from its inputs where these have all that it needs.
 				s.log.Error().Err(err).Str("view", o.Name).Msg("checkpointed state cannot be restored")
