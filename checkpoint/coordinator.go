@@ -62,6 +62,7 @@ func New(cfg Config, store object.Store, env Env) (*Coordinator, error) {
 		return nil, err
 	}
 	c := &Coordinator{env: env, config: cfg, stats: newHistory(cfg.History), now: time.Now}
+	c.stats.store = store.String()
 	c.box.wake = make(chan struct{}, 1)
 	c.pub = newPublisher(store, env.Holder, env.Log, env.Failpoints)
 	c.pub.process, c.pub.elected = env.Process, env.Elected
@@ -87,11 +88,15 @@ func (c *Coordinator) Claim(ctx context.Context) (*Manifest, error) {
 	return m, nil
 }
 
-// Continue has ids given out after that of a checkpoint of another store, which the jobs are restored from. It is called between Claim and Run.
-func (c *Coordinator) Continue(after uint64) {
+// Continue has ids given out after that of a checkpoint of another store. The jobs without a state in own, the newest checkpoint of this server (nil: none), are
+// restored from it. It is called between Claim and Run.
+func (c *Coordinator) Continue(from *Opened, own *Manifest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.core.nextID = max(c.core.nextID, after+1)
+	c.stats.foreign(from, own)
+	if own == nil {
+		c.core.nextID = max(c.core.nextID, from.ID+1)
+	}
 }
 
 // Descend puts the line of what the jobs are restored from before that of this server. HEAD has it from the first checkpoint on. It is called between Claim and Run.

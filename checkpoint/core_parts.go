@@ -130,10 +130,10 @@ func (c *core) failed(now time.Time, p *pendingCheckpoint, q *part, err error, a
 }
 
 // done records that a part is durable. Older ones of the same participant have lost their use.
-func (c *core) done(now time.Time, p *pendingCheckpoint, q *part, uploaded int64, notify bool, acts []action) []action {
+func (c *core) done(now time.Time, p *pendingCheckpoint, q *part, uploaded int64, path string, notify bool, acts []action) []action {
 	job := q.p.ID()
 	q.to(partDone)
-	c.stats.completed(now, p, q, uploaded)
+	c.stats.completed(now, p, q, uploaded, path)
 	if notify {
 		acts = append(acts, actNotify{participant: q.p, id: p.id, outcome: complete})
 	}
@@ -345,7 +345,7 @@ func (c *core) publish(now time.Time, acts []action) []action {
 	if len(b.changed) == 0 && len(b.drop) == 0 && b.catalog == nil && !ends {
 		for _, p := range b.checkpoints() {
 			for _, id := range b.parts[p] {
-				acts = c.done(now, p, p.parts[id], 0, true, acts)
+				acts = c.done(now, p, p.parts[id], 0, "", true, acts)
 			}
 			p.firstAck = time.Time{}
 		}
@@ -450,7 +450,7 @@ func (c *core) published(now time.Time, e evPublished, acts []action) []action {
 	}
 	for _, p := range b.checkpoints() {
 		for _, id := range b.parts[p] {
-			acts = c.done(now, p, p.parts[id], e.result.uploaded[id], !e.result.silent, acts)
+			acts = c.done(now, p, p.parts[id], e.result.uploaded[id], e.result.manifest.Object, !e.result.silent, acts)
 		}
 	}
 	c.stats.published(e.result.manifest)

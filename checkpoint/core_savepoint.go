@@ -111,7 +111,7 @@ func (c *core) savepointWritten(now time.Time, e evSavepoint, acts []action) []a
 			continue
 		}
 		q.to(partDone)
-		c.stats.completed(now, p, q, 0)
+		c.stats.completed(now, p, q, 0, e.path)
 		c.freed(id)
 	}
 	return c.finish(p.savepoint, reply{id: p.id, epoch: p.epoch, path: e.path, left: p.savepoint.left, err: e.err}, acts)

@@ -3,9 +3,12 @@ package checkpoint
 import (
 	"cmp"
 	"errors"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/streamdb/streamdb/storage/object"
 )
 
 // Status is where a job's checkpoint stands.
@@ -36,7 +39,8 @@ type JobCheckpoint struct {
 	UploadedBytes    int64
 	ProcessedBytes   int64
 	PersistedBytes   int64
-	Unaligned        bool // of some subtask
+	Unaligned        bool   // of some subtask
+	Path             string // URL of its manifest, or of the folder of a savepoint, when it is completed
 	Savepoint        *SavepointSpec
 	Reason           FailureReason
 	FailureMessage   string
@@ -120,7 +124,7 @@ type Restored struct {
 	ID          uint64
 	At          time.Time
 	IsSavepoint bool
-	Path        string
+	Path        string // URL of the manifest, or what a savepoint was named by, as a URL
 }
 
 // JobStats are the counts, the newest checkpoints of each kind (nil: none) and the history, newest first, of one job.
@@ -174,6 +178,7 @@ type jobHistory struct {
 // history is filled by the coordinator's loop and read by queries.
 type history struct {
 	mu    sync.Mutex
+	store string // URL of the checkpoint directory
 	size  int
 	jobs  map[uint64]*jobHistory
 	total Stats
@@ -224,7 +229,31 @@ func (h *history) restoredJob(job uint64, m *Manifest) {
 	}
 	j := h.of(job)
 	j.stats.Counts.Restored++
-	j.stats.Restored = &Restored{ID: s.Checkpoint, At: time.Now(), Path: m.Object}
+	j.stats.Restored = &Restored{ID: s.Checkpoint, At: time.Now(), Path: h.store + "/" + m.Object}
+}
+
+// foreign notes what jobs start from that have no state in own, the newest checkpoint of this server (nil: none).
+func (h *history) foreign(o *Opened, own *Manifest) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if own == nil {
+		h.total.RestoredID, h.total.RestoredAt = o.ID, time.Now()
+	}
+	for job := range o.Jobs {
+		if own == nil || own.Jobs[job] == nil {
+			h.restoredJob(job, o.Manifest)
+			r := h.of(job).stats.Restored
+			r.IsSavepoint, r.Path = o.Savepoint, asURL(o.Path)
+		}
+	}
+}
+
+// asURL is the URL of a folder that may be named by its path.
+func asURL(path string) string {
+	if filepath.IsAbs(path) {
+		return object.FolderURL(path)
+	}
+	return path
 }
 
 // restarted notes what jobs start from again; m is nil when there is nothing.
@@ -301,7 +330,7 @@ func (h *history) publishing(now time.Time, p *pendingCheckpoint, q *part) {
 	row.Waited = now.Sub(p.triggered) - row.Acknowledged
 }
 
-func (h *history) completed(now time.Time, p *pendingCheckpoint, q *part, uploaded int64) {
+func (h *history) completed(now time.Time, p *pendingCheckpoint, q *part, uploaded int64, path string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.total.InProgress--
@@ -318,7 +347,10 @@ func (h *history) completed(now time.Time, p *pendingCheckpoint, q *part, upload
 	j.stats.Counts.Completed++
 	j.stats.UploadedBytes += uploaded
 	row := h.find(p, q)
-	row.Status, row.UploadedBytes = StatusCompleted, uploaded
+	row.Status, row.UploadedBytes, row.Path = StatusCompleted, uploaded, asURL(path)
+	if p.savepoint == nil {
+		row.Path = h.store + "/" + cmp.Or(path, h.total.LastPath)
+	}
 	row.end(now, p)
 	if done := *row; p.savepoint != nil {
 		j.stats.SavepointDone = &done

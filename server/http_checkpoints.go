@@ -203,9 +203,7 @@ func (s *Server) rest(c *checkpoint.JobCheckpoint) restCheckpoint {
 	}
 	switch c.Status {
 	case checkpoint.StatusCompleted:
-		if !r.IsSavepoint {
-			r.ExternalPath = s.objects.String()
-		}
+		r.ExternalPath = c.Path
 	case checkpoint.StatusFailed:
 		r.FailureTimestamp = c.TriggerTime.Add(c.Duration).UnixMilli()
 	}

@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -64,6 +65,43 @@ func TestSavepointRestoresTheDatabase(t *testing.T) {
 				d.start()
 			})
 		}
+	}
+}
+
+// The history says where savepoints and checkpoints are, and what was restored from where, as URLs that can be restored from.
+func TestPathsOfSnapshots(t *testing.T) {
+	d := open(t, manual)
+	s := d.connect()
+	s.must("CREATE TABLE t (a int)", "INSERT INTO t SELECT generate_series(1, 10)", "CREATE MATERIALIZED VIEW m AS SELECT count(*) AS n FROM t", "CHECKPOINT")
+	root := t.TempDir()
+	path := s.row("SELECT streamdb.savepoint('file://" + root + "')")
+	require.Equal(t, "file://"+s.row("SELECT streamdb.savepoint('"+root+"', relation => 'm')"), s.row("SELECT path FROM streamdb.checkpoints WHERE kind = 'SAVEPOINT' ORDER BY checkpoint_id DESC LIMIT 1"))
+	require.Equal(t, []string{path}, s.rows("SELECT DISTINCT path FROM streamdb.checkpoints WHERE checkpoint_id = (SELECT min(checkpoint_id) FROM streamdb.checkpoints WHERE kind = 'SAVEPOINT')"))
+	manifest := s.row("SELECT DISTINCT path FROM streamdb.checkpoints WHERE kind = 'CHECKPOINT' AND status = 'COMPLETED'")
+	require.Regexp(t, "^file://"+d.cfg.DataDir+"/checkpoints/.*[.]manifest$", manifest)
+	latest := func(d *database) (paths []string) {
+		t.Helper()
+		_, all := d.rest(http.MethodGet, "/jobs/"+d.connect().row("SELECT job_id FROM streamdb.jobs WHERE name = 'm'")+"/checkpoints", "")
+		for _, what := range []string{"completed", "savepoint", "restored"} {
+			if c, ok := all["latest"].(map[string]any)[what].(map[string]any); ok {
+				paths = append(paths, what+" "+fmt.Sprint(c["external_path"]))
+			}
+		}
+		return paths
+	}
+	require.Equal(t, []string{"completed " + manifest, "savepoint " + s.row("SELECT max(path) FROM streamdb.checkpoints WHERE kind = 'SAVEPOINT' AND checkpoint_id = (SELECT max(checkpoint_id) FROM streamdb.checkpoints)")}, latest(d))
+	const restored = "SELECT name, restored_checkpoint_id, restored_at IS NOT NULL FROM streamdb.checkpoint_config ORDER BY name"
+	for _, c := range []struct{ path, kind string }{{path, "SAVEPOINT"}, {strings.TrimPrefix(path, "file://"), "SAVEPOINT"}, {manifest, "CHECKPOINT"}} {
+		id := s.row("SELECT DISTINCT checkpoint_id FROM streamdb.checkpoints WHERE kind = '" + c.kind + "' AND path = 'file://" + strings.TrimPrefix(c.path, "file://") + "'")
+		two := from(t, c.path, manual)
+		require.Equal(t, []string{"m|" + id + "|t", "tables|" + id + "|t"}, two.connect().rows(restored))
+		require.Equal(t, []string{"restored file://" + strings.TrimPrefix(c.path, "file://")}, latest(two))
+		two.crash() // it has nothing of its own yet
+		require.Equal(t, []string{"m|" + id + "|t", "tables|" + id + "|t"}, two.connect().rows(restored))
+		two.connect().must("INSERT INTO t VALUES (1)", "CHECKPOINT")
+		own := two.connect().row("SELECT DISTINCT path FROM streamdb.checkpoints WHERE status = 'COMPLETED'")
+		two.crash()
+		require.Equal(t, []string{"restored " + own}, latest(two))
 	}
 }
 

@@ -237,9 +237,11 @@ func (s *Server) open(ctx context.Context) error {
 		return err
 	}
 	begin := m
+	if from != nil {
+		s.coord.Continue(from, m)
+	}
 	if m == nil && from != nil {
 		begin = from.Manifest
-		s.coord.Continue(from.ID)
 		s.log.Info().Str("path", from.Path).Uint64("checkpoint", from.ID).Msg("restoring the database")
 	}
 	var line []string

@@ -36,7 +36,7 @@ func streamdbRelations() []systemRelation {
 			column("rows_in", i8), column("rows_out", i8), column("state_rows", i8), column("state_bytes", i8), column("busy_ratio", f8), column("backpressure_ratio", f8)),
 		rel(2, "checkpoints", checkpointsRelation, column("job_id", i8), column("checkpoint_id", i8), column("status", tx), column("kind", tx), column("trigger_time", tz),
 			column("duration_ms", i8), column("sync_ms", i8), column("checkpointed_size", i8), column("full_size", i8), column("uploaded_bytes", i8), column("failure_reason", tx), column("failure_message", tx),
-			column("epoch", i8), column("acknowledged_ms", f8), column("wait_ms", f8), column("publication_ms", f8), column("processed_bytes", i8), column("persisted_bytes", i8), column("unaligned", types.Bool)),
+			column("epoch", i8), column("acknowledged_ms", f8), column("wait_ms", f8), column("publication_ms", f8), column("processed_bytes", i8), column("persisted_bytes", i8), column("unaligned", types.Bool), column("path", tx)),
 		rel(3, "checkpoint_subtasks", checkpointSubtasksRelation, column("job_id", i8), column("checkpoint_id", i8), column("operator", tx), column("subtask", i8),
 			column("start_delay_ms", f8), column("alignment_ms", f8), column("sync_ms", f8), column("async_ms", f8), column("checkpointed_size", i8), column("full_size", i8), column("unaligned", types.Bool),
 			column("processed_bytes", i8), column("persisted_bytes", i8), column("acknowledged", tz)),
@@ -202,7 +202,10 @@ func timeOrNull(t time.Time) types.Datum {
 func checkpointsRelation(s *Server) [][]types.Datum {
 	var rows [][]types.Datum
 	for _, r := range s.coord.Stats().Checkpoints {
-		reason, message := types.NullDatum(types.Text), types.NullDatum(types.Text)
+		reason, message, path := types.NullDatum(types.Text), types.NullDatum(types.Text), types.NullDatum(types.Text)
+		if r.Path != "" {
+			path = text(r.Path)
+		}
 		if r.Status == checkpoint.StatusFailed {
 			reason, message = text(r.Reason.String()), text(r.FailureMessage)
 		}
@@ -211,6 +214,7 @@ func checkpointsRelation(s *Server) [][]types.Datum {
 			int8d(r.Sync.Milliseconds()), int8d(r.CheckpointedSize), int8d(r.FullSize), int8d(r.UploadedBytes), reason, message,
 			int8d(int64(r.Epoch)), ms(r.Acknowledged), ms(r.Waited), ms(r.Publication), int8d(r.ProcessedBytes), int8d(r.PersistedBytes),
 			{Type: types.Bool, Bool: r.Unaligned},
+			path,
 		})
 	}
 	return rows
