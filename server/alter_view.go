@@ -60,8 +60,10 @@ func (d *dispatch) changeJob(x *sql.AlterAction, options []sql.Option, c *catalo
 			if err == nil && st.scope == scopeServer {
 				return 0, errServerWide(st).At(opt.Pos)
 			}
-			return 0, pgerr.Newf(pgerr.InvalidParameterValue, "unrecognized parameter %q", opt.Name).At(opt.Pos).
-				WithHint("What can be changed of a %s: execution.checkpointing.…, %s.", c.Kind, strings.Join(changeable, ", "))
+			return 0, srv.settings.table.notOfJobs(opt, func(st *setting) bool {
+				return st.scope == scopeJob && (st.live || slices.Contains(changeable, st.name))
+			},
+				"What can be changed of a %s: execution.checkpointing.…, %s.", c.Kind, strings.Join(changeable, ", "))
 		}
 		if err := d.ss.tellDeprecated(opt.Name); err != nil {
 			return 0, err

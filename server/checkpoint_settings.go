@@ -13,6 +13,7 @@ import (
 	"github.com/streamdb/streamdb/connector"
 	"github.com/streamdb/streamdb/exec"
 	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/sql"
 )
 
 // checkpoints returns the coordinator's configuration. Values were checked when they were set.
@@ -215,14 +216,30 @@ func (t *settingTable) unknown(name string) error {
 	if class, _, ok := strings.Cut(strings.ToLower(name), "."); !ok || class != "execution" && class != "state" {
 		return err
 	}
-	var names []string
-	for _, st := range t.list {
-		names = append(names, st.name)
-	}
-	if best := connector.Nearest(name, names); best != "" {
+	if best := t.nearest(name, func(*setting) bool { return true }); best != "" {
 		return err.WithHint("Perhaps you meant %q.", best)
 	}
 	return err.WithHint("SHOW ALL lists those there are.")
+}
+
+// nearest is the name, among those of some settings, that was perhaps meant; "" when none is near.
+func (t *settingTable) nearest(name string, among func(*setting) bool) string {
+	var names []string
+	for i := range t.list {
+		if among(&t.list[i]) {
+			names = append(names, t.list[i].name)
+		}
+	}
+	return connector.Nearest(name, names)
+}
+
+// notOfJobs is the error for an option that no job has; hint says which there are.
+func (t *settingTable) notOfJobs(o sql.Option, among func(*setting) bool, hint string, args ...any) error {
+	err := pgerr.Newf(pgerr.InvalidParameterValue, "unrecognized parameter %q", o.Name).At(o.Pos)
+	if best := t.nearest(o.Name, among); best != "" {
+		return err.WithHint("Perhaps you meant %q.", best)
+	}
+	return err.WithHint(hint, args...)
 }
 
 // tellDeprecated gives a NOTICE for names that older programs use.

@@ -108,6 +108,13 @@ func TestNamesOfCheckpointSettings(t *testing.T) {
 	require.Equal(t, "memory", s.row("SELECT backend FROM streamdb.jobs WHERE name = 'm'"))
 	require.Empty(t, notices("SET execution.checkpointing.aligned-checkpoint-timeout = '1s'"))
 	require.Equal(t, `Perhaps you meant "execution.checkpointing.interval".`, s.fails("SET execution.checkpointing.intervall = 1", "42704", "").Hint)
+	for _, statement := range []string{
+		"CREATE MATERIALIZED VIEW x WITH (execution.checkpointing.intervall = '1s') AS SELECT k FROM t", "ALTER MATERIALIZED VIEW m SET (execution.checkpointing.intervall = '1s')",
+		"ALTER MATERIALIZED VIEW m RESET (execution.checkpointing.intervall)",
+	} {
+		require.Equal(t, `Perhaps you meant "execution.checkpointing.interval".`, s.fails(statement, "22023", `unrecognized parameter "execution.checkpointing.intervall"`).Hint, statement)
+	}
+	require.Contains(t, s.fails("CREATE MATERIALIZED VIEW x WITH (zzzzzzzzzzzz = 1) AS SELECT k FROM t", "22023", "").Hint, "A materialized view knows: ")
 	require.NotEmpty(t, s.fails("SET state.frontend = 1", "42704", "").Hint)
 }
 

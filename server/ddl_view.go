@@ -167,8 +167,8 @@ func (d *dispatch) viewOptions(opts []sql.Option) (settings map[string]string, g
 			if err == nil && st.scope == scopeServer {
 				return nil, nil, false, errServerWide(st).At(o.Pos)
 			}
-			return nil, nil, false, pgerr.Newf(pgerr.InvalidParameterValue, "unrecognized parameter %q", o.Name).At(o.Pos).
-				WithHint("A materialized view knows: allowed_lateness, background, execution.checkpointing.…, late_rows, parallelism, on_error, retention, retention_size, state.backend.type, state_ttl.")
+			return nil, nil, false, v.srv.table.notOfJobs(o, func(st *setting) bool { return st.scope == scopeJob },
+				"A materialized view knows: allowed_lateness, background, execution.checkpointing.…, late_rows, parallelism, on_error, retention, retention_size, state.backend.type, state_ttl.")
 		}
 		if err := d.ss.tellDeprecated(o.Name); err != nil {
 			return nil, nil, false, err

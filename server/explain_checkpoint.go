@@ -16,7 +16,7 @@ import (
 // explainCheckpoint tells where the time of a checkpoint went: per job the subtask that was done last, and the phases one after the other.
 func (d *dispatch) explainCheckpoint(x *sql.ExplainedCheckpoint) error {
 	s := d.ss.srv
-	rows := slices.DeleteFunc(s.coord.Stats().Checkpoints, func(c checkpoint.JobCheckpoint) bool { return c.ID != x.ID })
+	rows := s.coord.Stats().Checkpoints
 	if x.Job != nil {
 		jobs, err := d.jobsNamed(x.Job)
 		if err != nil {
@@ -24,13 +24,26 @@ func (d *dispatch) explainCheckpoint(x *sql.ExplainedCheckpoint) error {
 		}
 		rows = slices.DeleteFunc(rows, func(c checkpoint.JobCheckpoint) bool { return c.Job != jobs[0].ID() })
 	}
+	id := x.ID
+	for _, c := range rows {
+		if x.Newest && c.Status != checkpoint.StatusInProgress {
+			id = max(id, c.ID)
+		}
+	}
+	rows = slices.DeleteFunc(rows, func(c checkpoint.JobCheckpoint) bool { return c.ID != id })
+	if len(rows) == 0 && x.Newest {
+		return pgerr.Newf(pgerr.UndefinedObject, "there is no checkpoint in the history").At(x.IDPos).WithHint("CHECKPOINT makes one.")
+	}
 	if len(rows) == 0 {
 		return pgerr.Newf(pgerr.UndefinedObject, "there is no checkpoint %d in the history", x.ID).At(x.IDPos).
 			WithHint("streamdb.checkpoints lists those there are, as many of each job as %s says.", checkpoint.SettingHistory)
 	}
 	var lines []string
+	if x.Newest {
+		lines = append(lines, fmt.Sprintf("Checkpoint %d", id))
+	}
 	for _, c := range rows {
-		lines = append(lines, explainJobCheckpoint(&c)...)
+		lines = append(lines, explainJobCheckpoint(&c, s.operatorsOf(c.Job))...)
 	}
 	out := make([][]types.Datum, len(lines))
 	for i, l := range lines {
@@ -39,7 +52,23 @@ func (d *dispatch) explainCheckpoint(x *sql.ExplainedCheckpoint) error {
 	return d.rows(types.Schema{{Name: "QUERY PLAN", Type: types.Text}}, out, "EXPLAIN")
 }
 
-func explainJobCheckpoint(c *checkpoint.JobCheckpoint) []string {
+// operatorsOf names the operators of the chains of a job, as checkpoints number them.
+func (s *Server) operatorsOf(job uint64) map[string]string {
+	names := map[string]string{}
+	if j, ok := s.engine.JobWithID(job); ok {
+		for _, o := range j.Operators() {
+			chain := fmt.Sprint(o.Fragment)
+			if names[chain] != "" {
+				names[chain] += ", "
+			}
+			names[chain] += o.Name
+		}
+	}
+	return names
+}
+
+// explainJobCheckpoint is the part of a job, whose operator chains have these names.
+func explainJobCheckpoint(c *checkpoint.JobCheckpoint, chains map[string]string) []string {
 	msText := func(t time.Duration) string { return fmt.Sprintf("%.3f ms", float64(t.Microseconds())/1000) }
 	head := fmt.Sprintf("%s: %s after %s", c.JobName, c.Status, msText(c.Duration))
 	if c.Status == checkpoint.StatusFailed {
@@ -54,7 +83,11 @@ func explainJobCheckpoint(c *checkpoint.JobCheckpoint) []string {
 	}
 	lines := []string{head, fmt.Sprintf("  Slowest phase: %s, %s", most.Phase, msText(most.Time))}
 	if len(c.Subtasks) > 0 {
-		lines = append(lines, fmt.Sprintf("  Slowest subtask: %s/%d, of %d", slowest.Operator, slowest.Subtask, len(c.Subtasks)))
+		line := fmt.Sprintf("  Slowest subtask: %s/%d, of %d", slowest.Operator, slowest.Subtask, len(c.Subtasks))
+		if names := chains[slowest.Operator]; names != "" {
+			line += " (" + names + ")"
+		}
+		lines = append(lines, line)
 	}
 	for _, p := range phases {
 		lines = append(lines, fmt.Sprintf("  %-12s %s", p.Phase, msText(p.Time)))

@@ -156,7 +156,11 @@ func TestReplacedAndRestoredFromUnaligned(t *testing.T) {
 	inFlight := func() bool {
 		s.must(fmt.Sprintf("INSERT INTO b SELECT g, g %% 1000, g FROM generate_series(%d, %d) g", n+1, n+20000))
 		n += 20000
-		for _, js := range d.srv.Coordinator().Latest().Jobs {
+		m := d.srv.Coordinator().Latest()
+		if m == nil {
+			return false // the first one is still being written
+		}
+		for _, js := range m.Jobs {
 			if len(js.Inflight) > 0 {
 				return true
 			}

@@ -123,11 +123,13 @@ type Explain struct {
 	Checkpoint       *ExplainedCheckpoint
 }
 
-// ExplainedCheckpoint, instead of a Target, is that of EXPLAIN CHECKPOINT id [FOR name].
+// ExplainedCheckpoint, instead of a Target, is that of EXPLAIN CHECKPOINT [id] [FOR name].
 type ExplainedCheckpoint struct {
-	ID    uint64
+	ID    uint64 // with Newest: 0
 	IDPos int
 	Job   *Name // nil: all jobs
+
+	Newest bool // no id is given
 }
 
 // Prepare is PREPARE name [(types)] AS statement.

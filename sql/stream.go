@@ -159,8 +159,10 @@ func (p *parser) explain() Statement {
 		return e
 	}
 	if len(e.Options) == 0 && p.Accept("checkpoint") {
-		at := p.natural("the id of a checkpoint")
-		e.Checkpoint = &ExplainedCheckpoint{ID: at.Number, IDPos: at.Pos}
+		e.Checkpoint = &ExplainedCheckpoint{IDPos: p.Cur().Pos, Newest: true}
+		if !p.Cur().Is("for") && !p.Is(";") && p.Cur().K != lex.EOF {
+			e.Checkpoint.ID, e.Checkpoint.Newest = p.natural("the id of a checkpoint").Number, false
+		}
 		if p.Accept("for") {
 			n := p.name()
 			e.Checkpoint.Job = &n

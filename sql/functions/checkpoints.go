@@ -1,6 +1,8 @@
 package functions
 
 import (
+	"strings"
+
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/sql/expr"
 )
@@ -24,7 +26,7 @@ func checkpointFunctions() []entry {
 		if r.Target == defaultTarget {
 			r.Target = ""
 		}
-		switch f := text(c, format, "native"); f {
+		switch f := text(c, format, "native"); strings.ToLower(f) {
 		case "native":
 		case "canonical":
 			r.Canonical = true
