@@ -247,7 +247,7 @@ func TestUnalignedCheckpointsChangeLive(t *testing.T) {
 		c.Settings, c.Failpoints = map[string]string{"execution.checkpointing.interval": "0"}, points
 	})
 	s := d.connect()
-	s.must(`CREATE SOURCE b WITH (connector = 'nexmark', nexmark.table.type = 'Bid', nexmark.event.num = 2000000, nexmark.split.num = 3)`, "SET parallelism = 2", "SET background_ddl = on")
+	s.must(`CREATE SOURCE b WITH (connector = 'nexmark', nexmark.table.type = 'Bid', nexmark.event.num = 2000000000, nexmark.split.num = 3)`, "SET parallelism = 2", "SET background_ddl = on")
 	require.NoError(t, points.Change("exec/take=delay(20ms)"))
 	s.must("CREATE MATERIALIZED VIEW v AS SELECT auction, count(*) AS n FROM (SELECT DISTINCT auction, bidder, price, date_time FROM b) AS x GROUP BY auction")
 	set := func(setting, value string) {
