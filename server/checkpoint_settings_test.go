@@ -239,57 +239,6 @@ func TestPaceOfCheckpointsChangesLive(t *testing.T) {
 	require.Equal(t, "0", s.row("SELECT restarts FROM streamdb.jobs WHERE name = 'm'"))
 }
 
-// Whether barriers are aligned, overtake rows in flight, and after what time, changes while the view runs, too.
-func TestUnalignedCheckpointsChangeLive(t *testing.T) {
-	checkpointrows.Shows(t, 141)
-	points := failpoint.New()
-	d := open(t, func(c *server.Config) {
-		c.Settings, c.Failpoints = map[string]string{"execution.checkpointing.interval": "0"}, points
-	})
-	s := d.connect()
-	s.must(`CREATE SOURCE b WITH (connector = 'nexmark', nexmark.table.type = 'Bid', nexmark.event.num = 2000000000, nexmark.split.num = 3)`, "SET parallelism = 2", "SET background_ddl = on")
-	require.NoError(t, points.Change("exec/take=delay(20ms)"))
-	s.must("CREATE MATERIALIZED VIEW v AS SELECT auction, count(*) AS n FROM (SELECT DISTINCT auction, bidder, price, date_time FROM b) AS x GROUP BY auction")
-	set := func(setting, value string) {
-		t.Helper()
-		s.must("ALTER MATERIALIZED VIEW v SET (execution.checkpointing." + setting + " = '" + value + "')")
-	}
-	overtook := func() string {
-		t.Helper()
-		s.must("CHECKPOINT v")
-		return s.row("SELECT unaligned FROM streamdb.checkpoints JOIN streamdb.jobs USING (job_id) WHERE name = 'v' ORDER BY checkpoint_id DESC LIMIT 1")
-	}
-	soon := func() {
-		t.Helper()
-		require.Eventually(t, func() bool { return overtook() == "t" }, 60*time.Second, time.Millisecond)
-	}
-	aligned := func() bool {
-		t.Helper()
-		s.must("CHECKPOINT v")
-		return s.row("SELECT max(alignment_ms) > 0 FROM streamdb.checkpoint_subtasks JOIN streamdb.jobs USING (job_id) WHERE name = 'v' GROUP BY checkpoint_id ORDER BY checkpoint_id DESC LIMIT 1") == "t"
-	}
-	require.Eventually(t, aligned, 60*time.Second, time.Millisecond)
-	set("mode", "AT_LEAST_ONCE")
-	for range 3 {
-		require.False(t, aligned())
-	}
-	set("mode", "EXACTLY_ONCE")
-	require.Eventually(t, aligned, 60*time.Second, time.Millisecond)
-
-	require.Equal(t, "f", overtook())
-	set("unaligned.enabled", "true")
-	soon()
-	set("aligned-checkpoint-timeout", "1h")
-	require.Equal(t, "f", overtook())
-	require.Equal(t, "f", overtook())
-	set("aligned-checkpoint-timeout", "0")
-	soon()
-	set("unaligned.enabled", "false")
-	require.Equal(t, "f", overtook())
-	require.Equal(t, "0", s.row("SELECT restarts FROM streamdb.jobs WHERE name = 'v'"))
-	require.NoError(t, points.Change("exec/take=off"))
-}
-
 // Of settings that exclude each other one may be a view's own and the other the server's. Where both are known it is refused; where they meet at a start the view's own holds.
 func TestContradictionsWithTheServersSettings(t *testing.T) {
 	const unaligned, mode, concurrent = "execution.checkpointing.unaligned.enabled", "execution.checkpointing.mode", "execution.checkpointing.max-concurrent-checkpoints"

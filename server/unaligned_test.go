@@ -21,6 +21,7 @@ func TestUnalignedCheckpointsInSQL(t *testing.T) {
 	s.must(`CREATE SOURCE b WITH (connector = 'nexmark', nexmark.table.type = 'Bid', nexmark.event.num = 200000, nexmark.split.num = 3)`, "SET parallelism = 2", "SET background_ddl = on")
 	require.NoError(t, points.Change("exec/take=delay(100ms)"))
 	s.must("CREATE MATERIALIZED VIEW v WITH (execution.checkpointing.unaligned.enabled) AS SELECT auction, count(*) AS n, max(price) AS m FROM (SELECT DISTINCT auction, bidder, price, date_time FROM b) AS x GROUP BY auction")
+	s.until("SELECT state FROM streamdb.jobs WHERE name = 'v'", "RUNNING")
 	began := time.Now()
 	require.Eventually(t, func() bool {
 		s.must("CHECKPOINT v")
