@@ -128,7 +128,6 @@ func (i *Info) sinkParts(o *Object, path []string) string {
 		s = " FROM " + sql.QuoteIdent(from.Schema) + "." + sql.QuoteIdent(from.Name)
 	}
 	shown := maps.Clone(d.Options)
-	delete(shown, "take_over") // a token of a moment that has passed, which earlier versions kept
 	for n, v := range shown {
 		shown[n] = withoutPassword(n, v)
 	}

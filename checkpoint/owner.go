@@ -61,8 +61,8 @@ func processStarted(pid int) (started string, runs bool) {
 type Owner struct {
 	Host string // "": it names no process
 	PID  int
-	// Here: it is another process on this machine, and one of its number runs. Sure: that is no later one which has got the number.
-	Here, Sure bool
+	// Elsewhere: that is another machine. Here: it is another process on this one, and one of its number runs. Sure: that is no later one which has got the number.
+	Elsewhere, Here, Sure bool
 }
 
 // Owner looks for the process that has claimed the store.
@@ -72,8 +72,8 @@ func (c Claimed) Owner() Owner {
 	if !ok || err != nil {
 		return Owner{}
 	}
-	o := Owner{Host: host, PID: pid}
-	if host != hostname() || pid == os.Getpid() {
+	o := Owner{Host: host, PID: pid, Elsewhere: host != hostname()}
+	if o.Elsewhere || pid == os.Getpid() {
 		return o
 	}
 	started, runs := processStarted(pid)

@@ -69,13 +69,9 @@ func WriteSavepoint(ctx context.Context, at Places, snap *Snapshot, canonical bo
 	w := &savepointWriter{Places: at, to: object.WithPrefix(root, name), canonical: canonical}
 	m, err = w.write(ctx, snap)
 	if err != nil {
-		end := context.WithoutCancel(ctx)
-		if ctx.Err() != nil {
-			var cancel context.CancelFunc
-			end, cancel = context.WithTimeout(end, savepointRemoval)
-			defer cancel()
-		}
-		return "", nil, errors.Join(fmt.Errorf("write savepoint: %w", err), removeAll(end, w.to))
+		after, cancel := object.Aftermath(ctx, savepointRemoval)
+		defer cancel()
+		return "", nil, errors.Join(fmt.Errorf("write savepoint: %w", err), removeAll(after, w.to))
 	}
 	return object.Below(at.Root, name), m, nil
 }

@@ -17,13 +17,10 @@ import (
 func TestResidentMemory(t *testing.T) {
 	const memory, program = 256 << 20, 90 << 20
 	binary := filepath.Join(t.TempDir(), "streamdb")
-	build := exec.Command("go", "build", "-trimpath", "-o", binary, "../cmd/streamdb")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err := build.CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	require.NoError(t, build(binary))
 	bench := exec.Command(binary, "bench", "memory", "--memory", "256MiB", "--groups", "4000000", "--json")
 	bench.Env = append(os.Environ(), "GOMEMLIMIT=", "GOGC=")
-	out, err = bench.Output()
+	out, err := bench.Output()
 	require.NoError(t, err, "%s", out)
 	var r struct {
 		PeakRSS int64 `json:"peak_rss_bytes"`

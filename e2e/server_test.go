@@ -51,10 +51,8 @@ func testMain(m *testing.M) int {
 		}
 		defer os.RemoveAll(dir)
 		binary = filepath.Join(dir, "streamdb")
-		build := exec.Command("go", "build", "-trimpath", "-tags", "invariants", "-o", binary, "../cmd/streamdb")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
+		if err := build(binary, "-tags", "invariants"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
 	}
@@ -64,6 +62,16 @@ func testMain(m *testing.M) int {
 		return max(code, 1)
 	}
 	return code
+}
+
+// build makes a binary of the product.
+func build(binary string, flags ...string) error {
+	c := exec.Command("go", slices.Concat([]string{"build", "-trimpath", "-o", binary}, flags, []string{"../cmd/streamdb"})...)
+	c.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("build: %w\n%s", err, out)
+	}
+	return nil
 }
 
 // violations are the ends of the logs of servers that a broken invariant has stopped. Tests that kill servers would not notice.

@@ -132,20 +132,9 @@ func TestSinksKilled(t *testing.T) {
 	})
 	require.Equal(t, "[[368000]]", want("SELECT n FROM bids"), "all events were read")
 	same("bids in files", func() (string, string) {
-		var n, s, a int64
 		paths, err := filepath.Glob(filepath.Join(files, "[^.]*"))
 		require.NoError(t, err)
-		for _, path := range paths {
-			data, err := os.ReadFile(path)
-			require.NoError(t, err)
-			for l := range strings.Lines(string(data)) {
-				var auction, price int64
-				_, err := fmt.Sscanf(l, "%d,%d", &auction, &price)
-				require.NoError(t, err, "%s: %q", path, l)
-				n, s, a = n+1, s+price, a+auction
-			}
-		}
-		return want("SELECT n, s, a FROM bids"), fmt.Sprintf("[[%d %d %d]]", n, s, a)
+		return want("SELECT n, s, a FROM bids"), bidsIn(t, paths)
 	})
 	hidden, err := filepath.Glob(filepath.Join(files, ".streamdb-*"))
 	require.NoError(t, err)
@@ -439,18 +428,7 @@ func TestSinksInABucketKilled(t *testing.T) {
 	var w, got string
 	eventually(sinkTimeout, func() bool {
 		w = fmt.Sprint(c.exec("SELECT n, s, a FROM bids"))
-		var n, s, a int64
-		for _, path := range published() {
-			data, err := os.ReadFile(path)
-			require.NoError(t, err)
-			for l := range strings.Lines(string(data)) {
-				var auction, price int64
-				_, err := fmt.Sscanf(l, "%d,%d", &auction, &price)
-				require.NoError(t, err, "%s: %q", path, l)
-				n, s, a = n+1, s+price, a+auction
-			}
-		}
-		got = fmt.Sprintf("[[%d %d %d]]", n, s, a)
+		got = bidsIn(t, published())
 		return w == got
 	})
 	require.Equal(t, w, got)
@@ -465,4 +443,21 @@ func TestSinksInABucketKilled(t *testing.T) {
 	require.Len(t, staged(), 1, "what was aborted is cleared away: the lease is left")
 	c.exec("DROP SINK bucket_bids")
 	require.Empty(t, staged())
+}
+
+// bidsIn is what a view of count, sum(price) and sum(auction) shows of the bids in files.
+func bidsIn(t *testing.T, paths []string) string {
+	t.Helper()
+	var n, s, a int64
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for l := range strings.Lines(string(data)) {
+			var auction, price int64
+			_, err := fmt.Sscanf(l, "%d,%d", &auction, &price)
+			require.NoError(t, err, "%s: %q", path, l)
+			n, s, a = n+1, s+price, a+auction
+		}
+	}
+	return fmt.Sprintf("[[%d %d %d]]", n, s, a)
 }

@@ -285,13 +285,17 @@ func (j *Job) supervise() {
 				backoff = restartFirst
 			}
 			j.failed(err, time.Since(began) > restartForget)
+			log := j.engine.cfg.Logger.Error().Err(err).Str("job", j.Spec.Name)
 			if j.taken.Load() != nil {
 				j.status.CompareAndSwap(int32(JobRestarting), int32(JobFailed))
 				j.engine.progress.notify()
-				j.engine.cfg.Logger.Error().Err(err).Str("job", j.Spec.Name).Msg("the target of the sink is another server's: it stops until it is altered")
-			} else if j.engine.cfg.Logger.Error().Err(err).Str("job", j.Spec.Name).Dur("retry_in", backoff).Msg("job failed: it starts again from its last checkpoint"); r.sleep(backoff) {
-				backoff = min(2*backoff, restartLast)
-				j.engine.restart([]*Job{j}, r)
+				log.Msg("the target of the sink is another server's: it stops until it is altered")
+			} else {
+				log.Dur("retry_in", backoff).Msg("job failed: it starts again from its last checkpoint")
+				if r.sleep(backoff) {
+					backoff = min(2*backoff, restartLast)
+					j.engine.restart([]*Job{j}, r)
+				}
 			}
 		}
 		select {

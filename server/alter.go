@@ -46,9 +46,7 @@ func (d *dispatch) alterSystem(st *sql.AlterObject) error {
 				return err
 			}
 			if kept := d.ss.srv.keepExactlyOnce(d.ss.snapshot()); s.name == checkpoint.SettingMode && kept != nil {
-				if err := d.ss.tellKept(kept...); err != nil {
-					return err
-				}
+				d.tell([]*pgerr.Error{noteKept(kept...)})
 			}
 		}
 	}

@@ -30,9 +30,7 @@ func (d *dispatch) alterViewOptions(x *sql.AlterAction, o *catalog.Object) error
 		return err
 	}
 	if snap := d.ss.snapshot(); c.Settings[checkpoint.SettingMode] != o.Settings[checkpoint.SettingMode] {
-		if err := d.ss.looseUnder(snap, []*catalog.Object{&c}, snap.Dependents(c.ID)); err != nil {
-			return err
-		}
+		d.tell(srv.looseUnder(snap, []*catalog.Object{&c}, snap.Dependents(c.ID)))
 	}
 	if c.Settings[checkpoint.SettingUnaligned] != o.Settings[checkpoint.SettingUnaligned] {
 		d.tell(srv.staysAligned(&c))

@@ -125,9 +125,9 @@ func (s *Server) keepExactlyOnce(snap *catalog.Snapshot) (names []string) {
 	return names
 }
 
-// tellKept gives a NOTICE of the sinks that keepExactlyOnce names.
-func (ss *session) tellKept(names ...string) error {
-	return ss.notice("NOTICE", pgerr.SuccessfulCompletion, "sinks that write exactly once keep %s = EXACTLY_ONCE: %s", checkpoint.SettingMode, strings.Join(names, ", "))
+// noteKept is a NOTICE of the sinks that keepExactlyOnce names.
+func noteKept(names ...string) *pgerr.Error {
+	return note("sinks that write exactly once keep %s = EXACTLY_ONCE: %s", checkpoint.SettingMode, strings.Join(names, ", "))
 }
 
 // staysAligned is a NOTICE for a view or sink that asks for unaligned checkpoints which its operators do not let it have.
@@ -139,30 +139,26 @@ func (s *Server) staysAligned(o *catalog.Object) []*pgerr.Error {
 	if err != nil || exec.MayOvertake(spec.Plan, s.registry) {
 		return nil // an error is reported when the job is made
 	}
-	e := pgerr.Newf(pgerr.SuccessfulCompletion, "checkpoints of %s %q stay aligned: its operators cannot be cut in the middle of an epoch", o.Kind, o.Name)
-	e.Severity = "NOTICE"
-	return []*pgerr.Error{e}
+	return []*pgerr.Error{note("checkpoints of %s %q stay aligned: its operators cannot be cut in the middle of an epoch", o.Kind, o.Name)}
 }
 
-// looseUnder gives a NOTICE for each exactly-once sink among those given and each at-least-once view among those that it reads, directly or not.
-func (ss *session) looseUnder(snap *catalog.Snapshot, views, sinks []*catalog.Object) error {
+// looseUnder is a NOTICE for each exactly-once sink among those given and each at-least-once view among those that it reads, directly or not.
+func (s *Server) looseUnder(snap *catalog.Snapshot, views, sinks []*catalog.Object) (notices []*pgerr.Error) {
 	for _, v := range views {
 		if v.Kind != catalog.MaterializedView {
 			continue
 		}
-		if js, _ := ss.srv.settings.checkpointsOf(v.Settings); js.Mode != checkpoint.AtLeastOnce {
+		if js, _ := s.settings.checkpointsOf(v.Settings); js.Mode != checkpoint.AtLeastOnce {
 			continue
 		}
 		for _, k := range sinks {
 			if k.Sink == nil || !k.Sink.ExactlyOnce || !slices.ContainsFunc(snap.Dependents(v.ID), func(d *catalog.Object) bool { return d.ID == k.ID }) {
 				continue
 			}
-			if err := ss.notice("NOTICE", pgerr.SuccessfulCompletion, "after a crash rows of sources may count twice in materialized view %q, and in sink %q that reads it", v.Name, k.Name); err != nil {
-				return err
-			}
+			notices = append(notices, note("after a crash rows of sources may count twice in materialized view %q, and in sink %q that reads it", v.Name, k.Name))
 		}
 	}
-	return nil
+	return notices
 }
 
 // checkSinkMode refuses an exactly-once sink with at-least-once checkpoints of its own.

@@ -69,10 +69,7 @@ func (d *dispatch) createSink(st *sql.CreateSink) error {
 	}); err != nil {
 		return err
 	}
-	d.tell(append(notices, srv.staysAligned(o)...))
-	if err := d.tellGuarantee(o); err != nil { // the sink is there: its job has to be made
-		srv.log.Debug().Err(err).Msg("notice of a new sink")
-	}
+	d.tell(slices.Concat(notices, srv.staysAligned(o), srv.guaranteeOf(d.ss.snapshot(), o)))
 	create := func() (*exec.Job, error) { return srv.createJob(o, nil, d.ss.tx.hidden()) }
 	return d.launch(o, create, unlock, background, tag, func(j *exec.Job) error {
 		if err := d.filled(j); err != nil {
@@ -142,20 +139,15 @@ func (d *dispatch) explainSink(st *sql.CreateSink) (*plan.Plan, error) {
 	return q.Plan, nil
 }
 
-// tellGuarantee says what at-least-once checkpoints of the server, or of what it reads, mean for a new sink.
-func (d *dispatch) tellGuarantee(o *catalog.Object) error {
-	snap := d.ss.snapshot()
-	if slices.Contains(d.ss.srv.keepExactlyOnce(snap), o.Name) {
-		if err := d.ss.tellKept(o.Name); err != nil {
-			return err
-		}
+// guaranteeOf are NOTICEs of what at-least-once checkpoints of the server, or of what it reads, and checkpoints in memory mean for a new sink.
+func (s *Server) guaranteeOf(snap *catalog.Snapshot, o *catalog.Object) (notices []*pgerr.Error) {
+	if slices.Contains(s.keepExactlyOnce(snap), o.Name) {
+		notices = append(notices, noteKept(o.Name))
 	}
-	if srv := d.ss.srv; o.Sink.ExactlyOnce && object.InMemory(srv.objects) && !srv.cfg.MemoryOnly {
-		if err := d.ss.notice("NOTICE", pgerr.SuccessfulCompletion, "sink %q stops at the next start of the server when it has written before: checkpoints are in memory", o.Name); err != nil {
-			return err
-		}
+	if o.Sink.ExactlyOnce && object.InMemory(s.objects) && !s.cfg.MemoryOnly {
+		notices = append(notices, note("sink %q stops at the next start of the server when it has written before: checkpoints are in memory", o.Name))
 	}
-	return d.ss.looseUnder(snap, snap.Objects(), []*catalog.Object{o})
+	return append(notices, s.looseUnder(snap, snap.Objects(), []*catalog.Object{o})...)
 }
 
 // sinkOptions parts what is the job's from what is the connector's.
@@ -330,9 +322,6 @@ func (d *dispatch) alterSinkOptions(x *sql.AlterAction, o *catalog.Object) error
 	}
 	// The token is of a moment: it is for the run that begins now, and is not kept.
 	token, takesOver := def.Options[connector.OptionTakeOver]
-	if !slices.ContainsFunc(options, func(o sql.Option) bool { return o.Name == connector.OptionTakeOver }) {
-		takesOver = false
-	}
 	delete(def.Options, connector.OptionTakeOver)
 	if err := checkSinkMode(&c); err != nil {
 		return atPos(err, x.Pos)

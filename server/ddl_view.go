@@ -194,7 +194,7 @@ func (d *dispatch) viewOptions(opts []sql.Option) (settings map[string]string, g
 func (d *dispatch) tell(notices []*pgerr.Error) {
 	for _, n := range notices {
 		if err := d.ss.notifier.Notice(n); err != nil {
-			d.ss.srv.log.Debug().Err(err).Msg("notice of the planner")
+			d.ss.srv.log.Debug().Err(err).Msg("notice of a statement")
 		}
 	}
 }

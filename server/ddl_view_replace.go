@@ -177,11 +177,10 @@ func (r *replacement) tellKept(p *replacedPart) error {
 			ops = append(ops, fmt.Sprintf("%s (operator %d)", planner.OperatorTitle(p.plan, n), n.ID))
 		})
 	}
-	n := pgerr.Newf(pgerr.SuccessfulCompletion, "operators of %s %q that keep their state, with all below them: %s", p.now.Kind, p.now.Name, strings.Join(ops, ", "))
+	n := note("operators of %s %q that keep their state, with all below them: %s", p.now.Kind, p.now.Name, strings.Join(ops, ", "))
 	if again := p.plan.Again(p.kept); len(again) > 0 {
 		n = n.WithDetail("Read again: %s.", strings.Join(again, ", "))
 	}
-	n.Severity = "NOTICE"
 	return r.d.ss.notifier.Notice(n)
 }
 

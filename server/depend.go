@@ -444,9 +444,7 @@ func (g *dependency) report(targets []thing, cascade bool) error {
 	case len(lines) == 1:
 		return d.ss.notice("NOTICE", pgerr.SuccessfulCompletion, "%s", lines[0])
 	}
-	e := pgerr.Newf(pgerr.SuccessfulCompletion, "drop cascades to %d other objects", len(lines))
-	e.Severity = "NOTICE"
-	return d.ss.notifier.Notice(e.WithDetail("%s", few(lines)))
+	return d.ss.notifier.Notice(note("drop cascades to %d other objects", len(lines)).WithDetail("%s", few(lines)))
 }
 
 // indexGoes reports whether an index goes with its table.

@@ -261,6 +261,13 @@ func (ss *session) notice(severity string, code pgerr.Code, format string, args 
 	return ss.notifier.Notice(e)
 }
 
+// note is a NOTICE to be told.
+func note(format string, args ...any) *pgerr.Error {
+	e := pgerr.Newf(pgerr.SuccessfulCompletion, format, args...)
+	e.Severity = "NOTICE"
+	return e
+}
+
 // resolve finds a relation by its name in a statement.
 func (ss *session) resolve(n sql.Name) (*catalog.Object, bool) {
 	if n.Schema == catalog.TemporaryAlias {

@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/rs/zerolog"
 
+	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/connector/all"
 	"github.com/streamdb/streamdb/internal/failpoint"
 	"github.com/streamdb/streamdb/server"
@@ -91,6 +92,15 @@ func listen(srv *server.Server) (*dialer, error) {
 
 func (d *dialer) connect(ctx context.Context) (*pgx.Conn, error) {
 	return pgx.Connect(ctx, "postgres://streamdb@"+d.listener.Addr().String()+"/streamdb?sslmode=disable")
+}
+
+// newestCheckpoint is the newest of the selected ones in the history.
+func newestCheckpoint(srv *server.Server, of func(checkpoint.JobCheckpoint) bool) (checkpoint.JobCheckpoint, error) {
+	all := srv.Coordinator().Stats().Checkpoints
+	if i := slices.IndexFunc(all, of); i >= 0 {
+		return all[i], nil
+	}
+	return checkpoint.JobCheckpoint{}, errors.New("there is no checkpoint of what is measured")
 }
 
 // millis is a duration in milliseconds.

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -94,13 +92,12 @@ func (c *benchBackpressure) Run(a *app) error {
 const benchPoll = time.Millisecond
 
 func (c *benchBackpressure) result(srv *server.Server) (r backpressureResult, err error) {
-	all := srv.Coordinator().Stats().Checkpoints
-	i := slices.IndexFunc(all, func(c checkpoint.JobCheckpoint) bool { return c.JobName == "slow" })
-	if i < 0 {
-		return r, errors.New("there is no checkpoint of the view")
+	last, err := newestCheckpoint(srv, func(c checkpoint.JobCheckpoint) bool { return c.JobName == "slow" })
+	if err != nil {
+		return r, err
 	}
-	r = backpressureResult{Pressure: c.Pressure.Seconds(), Unaligned: all[i].Unaligned, Duration: millis(all[i].Duration), Persisted: all[i].PersistedBytes}
-	for _, s := range all[i].Subtasks {
+	r = backpressureResult{Pressure: c.Pressure.Seconds(), Unaligned: last.Unaligned, Duration: millis(last.Duration), Persisted: last.PersistedBytes}
+	for _, s := range last.Subtasks {
 		r.Start = max(r.Start, millis(s.StartDelay+s.Alignment))
 	}
 	return r, nil

@@ -28,7 +28,7 @@ type benchCheckpoint struct {
 	Restore bool          `help:"Kill the server after that and measure the start, from local disk and, with the data directory gone, from the checkpoint directory."`
 	Loss    bool          `help:"Measure instead what checkpoints every second cost a busy view with a state of that size: rounds with them and without, in turn."`
 	Hot     float64       `help:"With --loss: the share of the groups that change." default:"0.01"`
-	Window  time.Duration `help:"With --loss: how long a round takes." default:"5s"`
+	Window  time.Duration `help:"With --loss: how long a round takes, with checkpoints until one is complete." default:"5s"`
 	To      string        `help:"Checkpoint directory URL. Default: a folder in the data directory." placeholder:"URL"`
 }
 
@@ -141,13 +141,12 @@ func (c *benchCheckpoint) rounds(a *app, srv *server.Server, conn *pgx.Conn, r *
 		if err := runAll(a.ctx, conn, update, "CHECKPOINT"); err != nil {
 			return err
 		}
-		all := srv.Coordinator().Stats().Checkpoints
-		i := slices.IndexFunc(all, func(c checkpoint.JobCheckpoint) bool { return c.Job == exec.TablesID })
-		if i < 0 {
-			return errors.New("there is no checkpoint of the tables")
+		last, err := newestCheckpoint(srv, func(c checkpoint.JobCheckpoint) bool { return c.Job == exec.TablesID })
+		if err != nil {
+			return err
 		}
-		r.State = all[i].FullSize
-		durations, syncs, uploads = append(durations, millis(all[i].Duration)), append(syncs, millis(all[i].Sync)), append(uploads, all[i].UploadedBytes)
+		r.State = last.FullSize
+		durations, syncs, uploads = append(durations, millis(last.Duration)), append(syncs, millis(last.Sync)), append(uploads, last.UploadedBytes)
 	}
 	slices.Sort(durations)
 	slices.Sort(syncs)

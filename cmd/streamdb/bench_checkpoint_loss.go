@@ -17,6 +17,8 @@ const (
 	groupBytes = 230
 	// lossInterval is the time between checkpoints whose cost is measured.
 	lossInterval = time.Second
+	// lossPatience is how much longer than asked for a round with checkpoints may take until one is complete, which is looked for every lossPoll.
+	lossPatience, lossPoll = time.Minute, 10 * time.Millisecond
 )
 
 // lossResult tells what checkpoints cost a view that is busy. Rates are those of source rows, the medians of all rounds.
@@ -36,6 +38,11 @@ type lossResult struct {
 
 // lossOf is by how many percent a rate is below the one without checkpoints.
 func lossOf(with, without float64) float64 { return 100 * (1 - with/without) }
+
+// ofBusy selects the completed checkpoints of the measured view.
+func ofBusy(c checkpoint.JobCheckpoint) bool {
+	return c.JobName == "busy" && c.Status == checkpoint.StatusCompleted
+}
 
 // measureLoss fills a view with groups until its state has about size bytes, and then changes a share of them as fast as it goes, in rounds with checkpoints every second
 // and without, in turn: the same rows and the same state.
@@ -64,7 +71,11 @@ func (c *benchCheckpoint) lossRounds(a *app, srv *server.Server, conn *pgx.Conn,
 	if err := runAll(a.ctx, conn, "CHECKPOINT busy", "CHECKPOINT busy"); err != nil {
 		return err
 	}
-	r.State = lastOfView(srv).FullSize
+	last, err := newestCheckpoint(srv, ofBusy)
+	if err != nil {
+		return err
+	}
+	r.State = last.FullSize
 	var rates, cpus [2][]float64 // without and with checkpoints
 	prof := profiler{dir: c.Profile}
 	if err := prof.start(); err != nil {
@@ -81,15 +92,16 @@ func (c *benchCheckpoint) lossRounds(a *app, srv *server.Server, conn *pgx.Conn,
 				return err
 			}
 		}
-		began, rows, id := time.Now(), srv.SourceRows("busy"), lastOfView(srv).ID
+		if last, err = newestCheckpoint(srv, ofBusy); err != nil {
+			return err
+		}
+		began, rows := time.Now(), srv.SourceRows("busy")
 		before, err := usageNow()
 		if err != nil {
 			return err
 		}
-		select {
-		case <-a.ctx.Done():
-			return a.ctx.Err()
-		case <-time.After(c.Window):
+		if err := c.lossRound(a, srv, with == 1, last.ID); err != nil {
+			return err
 		}
 		done := float64(srv.SourceRows("busy") - rows)
 		after, err := usageNow()
@@ -99,11 +111,9 @@ func (c *benchCheckpoint) lossRounds(a *app, srv *server.Server, conn *pgx.Conn,
 		rates[with] = append(rates[with], done/time.Since(began).Seconds())
 		cpus[with] = append(cpus[with], done/(after.cpu-before.cpu).Seconds())
 		if with == 1 {
-			for _, cp := range srv.Coordinator().Stats().Checkpoints {
-				if cp.JobName == "busy" && cp.ID > id && cp.Status == checkpoint.StatusCompleted {
-					r.Checkpoints++
-					r.Uploaded += cp.UploadedBytes
-				}
+			for _, cp := range busyAfter(srv, last.ID) {
+				r.Checkpoints++
+				r.Uploaded += cp.UploadedBytes
 			}
 		}
 	}
@@ -118,14 +128,26 @@ func (c *benchCheckpoint) lossRounds(a *app, srv *server.Server, conn *pgx.Conn,
 	return nil
 }
 
-// lastOfView is the newest completed checkpoint of the measured view.
-func lastOfView(srv *server.Server) checkpoint.JobCheckpoint {
-	all := srv.Coordinator().Stats().Checkpoints
-	i := slices.IndexFunc(all, func(c checkpoint.JobCheckpoint) bool {
-		return c.JobName == "busy" && c.Status == checkpoint.StatusCompleted
-	})
-	if i < 0 {
-		return checkpoint.JobCheckpoint{}
+// lossRound waits for the end of a round; one with checkpoints has at least one after that with the given id, or it would tell nothing.
+func (c *benchCheckpoint) lossRound(a *app, srv *server.Server, with bool, after uint64) error {
+	end := time.NewTimer(c.Window)
+	defer end.Stop()
+	for limit := time.Now().Add(c.Window + lossPatience); ; end.Reset(lossPoll) {
+		select {
+		case <-a.ctx.Done():
+			return a.ctx.Err()
+		case <-end.C:
+		}
+		switch {
+		case !with || len(busyAfter(srv, after)) > 0:
+			return nil
+		case time.Now().After(limit):
+			return fmt.Errorf("no checkpoint was complete within %v", c.Window+lossPatience)
+		}
 	}
-	return all[i]
+}
+
+// busyAfter are the completed checkpoints of the measured view after that with the given id.
+func busyAfter(srv *server.Server, id uint64) []checkpoint.JobCheckpoint {
+	return slices.DeleteFunc(srv.Coordinator().Stats().Checkpoints, func(c checkpoint.JobCheckpoint) bool { return !ofBusy(c) || c.ID <= id })
 }

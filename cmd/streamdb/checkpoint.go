@@ -108,10 +108,8 @@ func (c *checkpointGC) Run(a *app) error {
 
 // mayRun says why the server that has claimed a store may still be running; "" when it does not.
 func mayRun(at checkpoint.Claimed) string {
-	switch o, me := at.Owner(), (checkpoint.Claimed{Holder: checkpoint.Holder()}).Owner(); {
-	case o.Host == "":
-		return ""
-	case o.Host != me.Host:
+	switch o := at.Owner(); {
+	case o.Elsewhere:
 		return "which may be running on " + o.Host
 	case o.Here:
 		return fmt.Sprintf("whose process %d is running", o.PID)

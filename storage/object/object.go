@@ -132,6 +132,15 @@ func isOutcome(err error) bool {
 	return errors.Is(err, ErrNotFound) || errors.Is(err, ErrPrecondition) || errors.Is(err, ErrConflict) || errors.Is(err, context.Canceled)
 }
 
+// Aftermath returns a context for what has to be cleared away after a call with ctx has failed: where ctx has ended its caller waits no longer than limit for that.
+func Aftermath(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	after := context.WithoutCancel(ctx)
+	if ctx.Err() == nil {
+		return after, func() {}
+	}
+	return context.WithTimeout(after, limit)
+}
+
 // IsAmbiguous reports whether err leaves open if the write was or will be applied.
 func IsAmbiguous(err error) bool {
 	var e *Error

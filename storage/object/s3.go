@@ -364,16 +364,11 @@ func (s *S3) multipart(ctx context.Context, key string, from io.ReaderAt, size i
 		return Info{}, err
 	}
 	defer func() {
-		if err == nil {
-			return
-		}
-		end := context.WithoutCancel(ctx)
-		if ctx.Err() != nil {
-			var cancel context.CancelFunc
-			end, cancel = context.WithTimeout(end, s3AbortTimeout)
+		if err != nil {
+			after, cancel := Aftermath(ctx, s3AbortTimeout)
 			defer cancel()
+			err = errors.Join(err, s.abort(after, key, id))
 		}
-		err = errors.Join(err, s.abort(end, key, id))
 	}()
 	each := max(partBytes, (size+maxParts-1)/maxParts)
 	parts := make([]types.CompletedPart, (size+each-1)/each)
