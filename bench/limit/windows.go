@@ -2,15 +2,18 @@ package limit
 
 import (
 	"math"
+	"time"
 
 	"github.com/streamdb/streamdb/connector/nexmark"
 )
 
 // Windows of the queries, in microseconds.
 const (
-	windowMicros = 10_000_000
-	slideMicros  = 2_000_000
-	panes        = windowMicros / slideMicros
+	microsPerSecond = 1_000_000
+	secondsTo2000   = 946_684_800 // from 1970
+	windowMicros    = 10_000_000
+	slideMicros     = 2_000_000
+	panes           = windowMicros / slideMicros
 )
 
 // The auctions bid for lie within this distance of that of the first bid of a window on the lower side, and are found by growing on the upper.
@@ -26,6 +29,9 @@ func span(ts []int64, i int, end int64) int {
 	}
 	return i
 }
+
+// unixSeconds returns the whole seconds since 1970 of a timestamp.
+func unixSeconds(ts int64) int64 { return ts/microsPerSecond + secondsTo2000 }
 
 // grown returns s with at least n elements, new ones zero.
 func grown[E any](s []E, n int) []E {
@@ -43,25 +49,25 @@ func grown[E any](s []E, n int) []E {
 	return s
 }
 
-// counts are the bids per auction of one pane, a dense array from base on.
+// counts are the bids per auction, or bidder, of one pane, a dense array from base on.
 type counts struct {
 	base int64
 	n    []uint32
 }
 
-func (p *counts) add(auctions []int64) {
-	hi := auctions[0]
-	for _, a := range auctions {
+func (p *counts) add(ids []int64) {
+	hi := ids[0]
+	for _, a := range ids {
 		hi = max(hi, a)
 	}
 	p.n = grown(p.n, int(hi-p.base)+1)
 	n, base := p.n, p.base
-	for _, a := range auctions {
+	for _, a := range ids {
 		n[a-base]++
 	}
 }
 
-// Q5 finds the auctions with the most bids per window. Checksum: auction * count.
+// Q5 finds the auctions with the most bids per window.
 func Q5(events int64) Result {
 	r := Result{Events: events}
 	var ring [panes]counts
@@ -99,7 +105,7 @@ func Q5(events int64) Result {
 			}
 		}
 	}
-	eachChunk(events, colAuction|colDateTime, func(c *nexmark.BidColumns, n int) {
+	eachChunk(events, nexmark.BidColumns{Auction: ints(), DateTime: ints()}, func(c *nexmark.BidColumns, n int) {
 		ts := c.DateTime[:n]
 		for i := 0; i < n; {
 			for ts[i] >= end {
@@ -128,13 +134,13 @@ func Q5(events int64) Result {
 	return r
 }
 
-// Q7 finds the highest bids per window. Checksum: auction + bidder + price.
+// Q7 finds the highest bids per window.
 func Q7(events int64) Result {
 	r := Result{Events: events}
 	end, highest := int64(math.MinInt64), int64(-1)
 	var rows int64
 	var sum uint64
-	eachChunk(events, colAuction|colBidder|colPrice|colDateTime, func(c *nexmark.BidColumns, n int) {
+	eachChunk(events, nexmark.BidColumns{Auction: ints(), Bidder: ints(), Price: ints(), DateTime: ints()}, func(c *nexmark.BidColumns, n int) {
 		ts := c.DateTime[:n]
 		for i := 0; i < n; {
 			if ts[i] >= end {
@@ -160,12 +166,40 @@ func Q7(events int64) Result {
 	return r
 }
 
+// personsBack is the like of auctionsBack for bidders.
+const personsBack = 2048
+
+// Q12 counts the bids of each bidder in each window of 10 s of processing time.
+func Q12(events int64) Result {
+	r := Result{Events: events}
+	var window counts
+	end := int64(math.MinInt64)
+	emit := func() {
+		for i, n := range window.n {
+			if n > 0 {
+				r.Rows++
+				r.Checksum += uint64(window.base+int64(i)) * uint64(n)
+			}
+		}
+	}
+	eachChunk(events, nexmark.BidColumns{Bidder: ints()}, func(c *nexmark.BidColumns, n int) {
+		if now := time.Now().UnixMicro(); now >= end {
+			emit()
+			window.n, window.base = window.n[:0], max(c.Bidder[0]-personsBack, 0)
+			end = (now/windowMicros + 1) * windowMicros
+		}
+		window.add(c.Bidder[:n])
+	})
+	emit()
+	return r
+}
+
 // group is the state of one auction in one window.
 type group struct {
 	count, sum int64
 }
 
-// Tumble counts bids and sums prices per auction and window. Checksum: auction * count + sum.
+// Tumble counts bids and sums prices per auction and window.
 func Tumble(events int64) Result {
 	r := Result{Events: events}
 	var groups []group
@@ -179,7 +213,7 @@ func Tumble(events int64) Result {
 		}
 		groups = groups[:0]
 	}
-	eachChunk(events, colAuction|colPrice|colDateTime, func(c *nexmark.BidColumns, n int) {
+	eachChunk(events, nexmark.BidColumns{Auction: ints(), Price: ints(), DateTime: ints()}, func(c *nexmark.BidColumns, n int) {
 		ts := c.DateTime[:n]
 		for i := 0; i < n; {
 			if ts[i] >= end {

@@ -47,8 +47,10 @@ func TestBenchNexmark(t *testing.T) {
 			require.Positive(t, r.EventsPerSecond)
 			require.LessOrEqual(t, r.EventsPerSecond, 1.1*float64(runtime.GOMAXPROCS(0))*r.EventsPerCPUSecond, "no more processor time is used than there is")
 			if l, ok := limit.Loops()[n]; ok {
-				require.Equal(t, l.Run(events).Rows, r.OutputRows)
 				require.Positive(t, r.LimitPerSecond)
+				if n != "q12" { // which windows there are depends on the clock
+					require.Equal(t, l.Run(events).Rows, r.OutputRows)
+				}
 			}
 		})
 	}

@@ -169,3 +169,16 @@ func Default() *Generator {
 
 // BidsBefore returns the number of bids among the first events.
 func BidsBefore(events int64) int64 { return bidsBefore(events) }
+
+// AuctionsBefore returns the number of auctions among the first events.
+func AuctionsBefore(events int64) int64 { return auctionsBefore(events) }
+
+// PersonsBefore returns the number of persons among the first events.
+func PersonsBefore(events int64) int64 { return personsBefore(events) }
+
+// The ids of the first auction and the first person; the others follow without gaps. Bids and auctions name auctions and persons that come by
+// at most that many later.
+const (
+	FirstAuctionID, FirstPersonID = firstAuctionID, firstPersonID
+	AuctionIDLead, PersonIDLead   = auctionIDLead, personIDLead
+)
