@@ -18,30 +18,32 @@ var pgEpoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // session is one client's session. pgwire calls it from one goroutine at a time.
 type session struct {
-	srv        *Server
-	ctx        context.Context //nolint:containedctx // the session's own lifetime, given to NewSession
-	notifier   pgwire.Notifier
-	params     pgwire.StartupParams
-	vars       *sessionVars
-	tx         *txn // never nil: implicit until BEGIN
-	written    uint64
-	prepared   map[string]*prepared
-	portals    map[string]*portal
-	info       *catalog.Info
-	infoOf     *catalog.Snapshot
-	format     *types.Format // of formatOf, with the names of info
-	formatOf   *types.Format
-	began      time.Time
-	activity   activity
-	sequences  sessionSequences
-	random     expr.Random
-	inbox      inbox
-	stmtCtx    context.Context //nolint:containedctx // of the running statement, for the functions that it calls
-	guest      bool            // no role has the user's name: it stands for the superuser
-	roleIs     roleCache
-	explaining *explaining          // the EXPLAIN ANALYZE whose statement runs, nil: there is none
-	advisory   map[lockTag]struct{} // advisory locks that it or its transaction holds; guarded by lockManager.mu
-	awaits     *lockWait            // guarded by lockManager.mu
+	srv      *Server
+	ctx      context.Context //nolint:containedctx // the session's own lifetime, given to NewSession
+	notifier pgwire.Notifier
+	params   pgwire.StartupParams
+	vars     *sessionVars
+	tx       *txn // never nil: implicit until BEGIN
+	written  uint64
+	// unacknowledged: something was committed that the client was not told of.
+	unacknowledged bool
+	prepared       map[string]*prepared
+	portals        map[string]*portal
+	info           *catalog.Info
+	infoOf         *catalog.Snapshot
+	format         *types.Format // of formatOf, with the names of info
+	formatOf       *types.Format
+	began          time.Time
+	activity       activity
+	sequences      sessionSequences
+	random         expr.Random
+	inbox          inbox
+	stmtCtx        context.Context //nolint:containedctx // of the running statement, for the functions that it calls
+	guest          bool            // no role has the user's name: it stands for the superuser
+	roleIs         roleCache
+	explaining     *explaining          // the EXPLAIN ANALYZE whose statement runs, nil: there is none
+	advisory       map[lockTag]struct{} // advisory locks that it or its transaction holds; guarded by lockManager.mu
+	awaits         *lockWait            // guarded by lockManager.mu
 }
 
 // NewSession implements pgwire.Handler.

@@ -181,8 +181,16 @@ func (s *Server) mayExecute() error {
 		WithHint("Try again, or connect to another server.")
 }
 
-// mayAcknowledge refuses to acknowledge a commit whose server may have lost the lead meanwhile.
-func (s *Server) mayAcknowledge() error {
+// acknowledge ends a commit: with remote it waits for a checkpoint, which every server can go on from. Without, a server that may have lost the lead meanwhile does not acknowledge it.
+func (s *Server) acknowledge(ctx context.Context, remote bool) error {
+	if remote {
+		_, err := s.coord.Trigger(ctx, nil)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		return pgerr.Wrap(pgerr.TransactionResolutionUnknown, err, "the transaction is committed here, but is in no checkpoint yet").
+			WithHint("The next checkpoint that succeeds has it.")
+	}
 	if s.elector == nil || s.elector.Valid() {
 		return nil
 	}

@@ -211,3 +211,44 @@ func TestClaimsAndCrashes(t *testing.T) {
 	a.start()
 	require.Equal(t, "0", a.connect().row("SELECT count(*) FROM t"))
 }
+
+// With synchronous_commit = remote another machine goes on with whatever was acknowledged: rows, schema changes, and both in one transaction. What no checkpoint has is told of as such,
+// and stays.
+func TestRemoteCommits(t *testing.T) {
+	dir := t.TempDir()
+	far := func(c *server.Config) { c.CheckpointDir = dir; c.Settings = map[string]string{"execution.checkpointing.interval": "1h"} }
+	for _, c := range []struct{ made, read, want string }{
+		{"CREATE TABLE alone (k int)", "SELECT count(*) FROM alone", "0"},
+		{"CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM old", "SELECT n FROM v", "1"},
+		{"INSERT INTO old VALUES (2)", "SELECT count(*) FROM old", "2"},
+		{"BEGIN; CREATE TABLE both_of (k int); INSERT INTO both_of VALUES (1); COMMIT", "SELECT count(*) FROM both_of", "1"},
+		{"CREATE TABLE a (k int); INSERT INTO a VALUES (1); ALTER TABLE a ADD COLUMN v int DEFAULT 3", "SELECT v FROM a", "3"},
+		{"ALTER TABLE old ADD COLUMN more int", "SELECT count(more) FROM old", "0"},
+		{"CREATE SEQUENCE s; CREATE VIEW w AS SELECT * FROM old", "SELECT count(*) FROM w", "1"},
+		{"ALTER ROLE streamdb SET work_mem = '5MB'", "SELECT count(*) FROM old", "1"},
+		{"COMMENT ON TABLE old IS 'x'", "SELECT obj_description('old'::regclass)", "x"},
+		{"DROP TABLE gone", "SELECT count(*) FROM pg_class WHERE relname = 'gone'", "0"},
+	} {
+		t.Run(c.made, func(t *testing.T) {
+			dir = t.TempDir()
+			d := open(t, far)
+			s := d.connect()
+			s.must("CREATE TABLE old (k int)", "CREATE TABLE gone (k int)", "INSERT INTO old VALUES (1)", "CHECKPOINT", "SET synchronous_commit = remote", c.made)
+			require.NoError(t, d.srv.Abort())
+			require.Equal(t, c.want, open(t, far).connect().row(c.read))
+		})
+	}
+	points, err := failpoint.Parse("checkpoint/before-upload=error")
+	require.NoError(t, err)
+	dir = t.TempDir()
+	d := open(t, far, func(c *server.Config) { c.Failpoints = points })
+	s := d.connect()
+	s.must("SET synchronous_commit = remote")
+	for _, made := range []string{"CREATE TABLE t (k int)", "INSERT INTO t VALUES (1)", "BEGIN; CREATE TABLE u (k int); INSERT INTO u VALUES (1); COMMIT"} {
+		require.Equal(t, "08007", s.code(made), made)
+	}
+	require.Equal(t, "1|1", s.row("SELECT t.k, u.k FROM t, u"))
+	d.cfg.Failpoints = nil
+	d.crash()
+	require.Equal(t, "1|1", d.connect().row("SELECT t.k, u.k FROM t, u"))
+}

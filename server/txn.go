@@ -291,22 +291,15 @@ func (ss *session) commit(ctx context.Context) error {
 	if !changed {
 		writes = nil // what it locked was for others to wait for
 	}
+	durability := ss.vars.get("synchronous_commit")
 	store := func(writes []exec.TableWrite) error {
-		commit, mode := ss.srv.engine.Commit, ss.vars.get("synchronous_commit")
-		if mode == "off" {
+		commit := ss.srv.engine.Commit
+		if durability == "off" {
 			commit = ss.srv.engine.CommitAsync
 		}
 		epoch, err := commit(ctx, writes)
-		if err != nil {
-			return err
-		}
-		ss.written = max(ss.written, epoch)
-		if mode == "remote" {
-			if _, err = ss.srv.coord.Trigger(ctx, nil); err == nil {
-				return nil // every server knows it
-			}
-		}
-		return errors.Join(err, ss.srv.mayAcknowledge())
+		ss.written, ss.unacknowledged = max(ss.written, epoch), ss.unacknowledged || err == nil
+		return err
 	}
 	done, err := ss.mayCommit(ctx, writes)
 	if err != nil {
@@ -330,7 +323,11 @@ func (ss *session) commit(ctx context.Context) error {
 	ss.srv.locks.endTx(ss, 0)
 	ss.tx = &txn{}
 	ss.vars.endTx(err == nil)
-	return err
+	if !ss.unacknowledged {
+		return err
+	}
+	ss.unacknowledged = false
+	return errors.Join(err, ss.srv.acknowledge(ctx, durability == "remote"))
 }
 
 // commitKeeping commits but leaves the portal that is being executed open.

@@ -59,7 +59,9 @@ func (ss *session) update(change func(*catalog.Tx) error) error {
 	if ss.tx != nil && ss.tx.schema != nil {
 		return ss.tx.schema.private.Update(f)
 	}
-	return ss.srv.catalog.Update(f)
+	err := ss.srv.catalog.Update(f)
+	ss.unacknowledged = ss.unacknowledged || err == nil
+	return err
 }
 
 // atCommit does f once the schema change is decided: now, or at the end of the transaction.
@@ -185,7 +187,7 @@ func (ss *session) commitSchema(ctx context.Context, writes []exec.TableWrite, c
 		ss.rollbackSchema()
 		return err
 	}
-	ss.tx.schema, ss.tx.replaced = nil, nil
+	ss.tx.schema, ss.tx.replaced, ss.unacknowledged = nil, nil, true
 	if terms := s.terms(srv.catalog.Snapshot()); terms != nil {
 		err = srv.engine.SetTerms(context.WithoutCancel(ctx), terms)
 	}
