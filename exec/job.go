@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -118,6 +119,7 @@ type Job struct {
 	frozenAt uint64
 
 	caughtUp chan struct{} // closed after the first barrier that follows the backfill
+	pinning  atomic.Bool   // what the inputs hold is waited for
 	hopeless chan struct{} // closed when the backfill failed on what it reads: it would fail again
 	done     sync.WaitGroup
 }
@@ -629,8 +631,29 @@ func (j *Job) errStoppedWhileWaiting() error {
 	return pgerr.Newf(pgerr.QueryCanceled, "job %q was cancelled", j.Spec.Name)
 }
 
-// WaitCaughtUp blocks until the job has read what its inputs held, is outdated, fails, or ctx ends. progress is called after each interval of every.
-func (j *Job) WaitCaughtUp(ctx context.Context, every time.Duration, progress func()) error {
+// HeldUp returns why what the job is to be filled with is not to be had at present: something that it reads has not what is committed and is paused, stopped or failing
+// (SQLSTATE 55000). nil: it goes on.
+func (j *Job) HeldUp() error {
+	if !j.pinning.Load() {
+		return nil
+	}
+	i := slices.IndexFunc(j.upstream, (*Job).rests)
+	if i <= 0 {
+		return nil
+	}
+	by := j.upstream[i]
+	if now, ok := j.engine.JobWithID(by.Spec.ID); !ok || now != by {
+		return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "%q cannot be filled because %q, which it reads, was dropped or got another query", j.Spec.Name, by.Spec.Name)
+	}
+	if err := by.Err(); err != nil && by.Status() != JobPaused && !by.terminal() {
+		return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "%q cannot be filled because %q, which it reads, fails: %v", j.Spec.Name, by.Spec.Name, err)
+	}
+	return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "%q cannot be filled because %q, which it reads, is %s", j.Spec.Name, by.Spec.Name, strings.ToLower(by.Status().String())).
+		WithHint("RESUME %s first.", by.Spec.Name)
+}
+
+// WaitCaughtUp blocks until the job has read what its inputs held, is outdated, fails, or ctx ends. progress is called after each interval of every; its error ends the wait.
+func (j *Job) WaitCaughtUp(ctx context.Context, every time.Duration, progress func() error) error {
 	t := time.NewTicker(every)
 	defer t.Stop()
 	for {
@@ -654,7 +677,9 @@ func (j *Job) WaitCaughtUp(ctx context.Context, every time.Duration, progress fu
 					return err
 				}
 			}
-			progress()
+			if err := progress(); err != nil {
+				return err
+			}
 		}
 	}
 }

@@ -330,7 +330,9 @@ func (r *run) first() error {
 			return err
 		}
 	}
+	r.job.pinning.Store(true)
 	pins, err := r.engine.pinAdvancing(r.ctx, r.job.inputs, since)
+	r.job.pinning.Store(false)
 	if err != nil {
 		return err
 	}

@@ -98,6 +98,9 @@ func (e *Engine) Subscribe(ctx context.Context, rel *Relation, o SubscribeOption
 	return s, nil
 }
 
+// heldUpAfter is how long a subscription waits for rows of what is paused or fails.
+const heldUpAfter = 5 * time.Second
+
 // SubscribeJob makes a temporary job and begins a subscription to its result, whose end is the end of the job.
 func (e *Engine) SubscribeJob(ctx context.Context, spec JobSpec, o SubscribeOptions) (*Subscription, error) {
 	spec.Temporary = true
@@ -108,7 +111,7 @@ func (e *Engine) SubscribeJob(ctx context.Context, spec JobSpec, o SubscribeOpti
 	s := &Subscription{engine: e, rel: j.rel, job: j, layout: j.rel.Layout(), o: o, wake: make(chan struct{}, 1)}
 	s.feed = &liveFeed{rel: j.rel, reader: j.rel.Log.Follow(s.poke)}
 	j.Start()
-	err = j.WaitCaughtUp(ctx, time.Hour, func() {})
+	err = j.WaitCaughtUp(ctx, heldUpAfter, j.HeldUp)
 	if err == nil {
 		err = s.begin(ctx, false)
 	}

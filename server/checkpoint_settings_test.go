@@ -256,6 +256,9 @@ func TestContradictionsWithTheServersSettings(t *testing.T) {
 	s.must("ALTER MATERIALIZED VIEW loose RESET (" + mode + ")")
 	s.fails("ALTER SYSTEM SET "+unaligned+" = on", "22023", unaligned+" = true cannot be combined with "+concurrent+" = more than 1")
 	s.must("ALTER MATERIALIZED VIEW loose SET (" + mode + " = 'AT_LEAST_ONCE')")
+	s.fails("CREATE OR REPLACE MATERIALIZED VIEW loose WITH ("+unaligned+" = true) AS SELECT k FROM t", "22023", message)
+	s.fails("CREATE OR REPLACE MATERIALIZED VIEW many WITH ("+unaligned+" = true) AS SELECT k FROM t", "22023", unaligned+" = true cannot be combined with "+concurrent+" = more than 1")
+	s.must("CREATE OR REPLACE MATERIALIZED VIEW loose AS SELECT k FROM t")
 	require.Equal(t, "EXACTLY_ONCE|off", s.row("SELECT current_setting('"+mode+"'), current_setting('"+unaligned+"')"), "what was refused is not kept")
 
 	config := func() []string {
@@ -347,6 +350,7 @@ func TestUnalignedOfViewsThatStayAligned(t *testing.T) {
 	}
 	require.Empty(t, notices("CREATE MATERIALIZED VIEW sums WITH ("+set+") AS SELECT v, count(*) FROM t GROUP BY v"))
 	require.Contains(t, notices("CREATE MATERIALIZED VIEW top WITH ("+set+") AS SELECT k FROM t ORDER BY v LIMIT 3"), `checkpoints of materialized view "top" stay aligned`)
+	require.Contains(t, notices("CREATE OR REPLACE MATERIALIZED VIEW sums AS SELECT v, row_number() OVER (ORDER BY k) AS count FROM t"), `checkpoints of materialized view "sums" stay aligned`)
 	require.Empty(t, notices("CREATE MATERIALIZED VIEW ranks AS SELECT k, rank() OVER (ORDER BY v) FROM t"))
 	require.Contains(t, notices("ALTER MATERIALIZED VIEW ranks SET ("+set+" = true)"), `checkpoints of materialized view "ranks" stay aligned`)
 	require.Empty(t, notices("ALTER MATERIALIZED VIEW ranks RESET ("+set+")"))

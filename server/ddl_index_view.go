@@ -36,7 +36,7 @@ func (d *dispatch) addViewIndex(x, view *catalog.Object, unlock func()) error {
 	}
 	create := func() (*exec.Job, error) { return d.ss.srv.createJob(x, nil, d.ss.tx.hidden()) }
 	return d.launch(x, create, unlock, false, "CREATE INDEX", func(j *exec.Job) error {
-		if err := j.WaitCaughtUp(d.ctx, progressEvery, func() {}); err != nil {
+		if err := j.WaitCaughtUp(d.ctx, progressEvery, j.HeldUp); err != nil {
 			return err
 		}
 		return failedKey(j)

@@ -306,7 +306,10 @@ func (d *dispatch) launch(o *catalog.Object, create func() (*exec.Job, error), u
 // filled waits until a job has read what its inputs held, and tells how far it is meanwhile.
 func (d *dispatch) filled(j *exec.Job) error {
 	began := time.Now()
-	err := j.WaitCaughtUp(d.ctx, progressEvery, func() {
+	err := j.WaitCaughtUp(d.ctx, progressEvery, func() error {
+		if err := j.HeldUp(); err != nil {
+			return err
+		}
 		read, total := j.Progress()
 		msg := fmt.Sprintf("%d of %d rows read", read, total)
 		if total > 0 && read > 0 {
@@ -316,6 +319,7 @@ func (d *dispatch) filled(j *exec.Job) error {
 		if err := d.ss.notice("NOTICE", pgerr.SuccessfulCompletion, "%s", msg); err != nil {
 			d.ss.srv.log.Debug().Err(err).Msg("progress notice")
 		}
+		return nil
 	})
 	if err != nil {
 		return err
@@ -395,7 +399,7 @@ func (s *Server) finishInBackground(j *exec.Job) {
 	s.work.Add(1)
 	go func() {
 		defer s.work.Done()
-		err := j.WaitCaughtUp(s.ctx, progressEvery, func() {})
+		err := j.WaitCaughtUp(s.ctx, progressEvery, func() error { return nil })
 		if err == nil {
 			err = s.catalog.Update(created(j.PublicID(), j.Spec.Name))
 		}

@@ -86,7 +86,7 @@ func (d *dispatch) replaceView(st *sql.CreateMaterializedView, old *catalog.Obje
 		return err
 	}
 	done = true
-	d.tell(r.notices)
+	d.tell(append(r.notices, d.ss.srv.staysAligned(r.parts[0].now)...))
 	return d.complete(tag)
 }
 
@@ -315,6 +315,11 @@ func (r *replacement) define(snap *catalog.Snapshot, cur *catalog.Object) (*cata
 	for _, n := range names {
 		o.Settings[n] = given[n]
 		o.Options = withOption(o.Options, n, true)
+	}
+	if len(names) > 0 {
+		if err := d.ss.srv.settings.checkCheckpoints(o.Settings); err != nil {
+			return nil, err
+		}
 	}
 	opts := d.ss.planOptions(snap, nil)
 	opts.Relation = o.ID

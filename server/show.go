@@ -258,7 +258,7 @@ func (d *dispatch) wait(st *sql.Wait) error {
 		return err
 	}
 	for _, j := range jobs {
-		if err := j.WaitCaughtUp(d.ctx, progressEvery, func() {}); err != nil {
+		if err := j.WaitCaughtUp(d.ctx, progressEvery, j.HeldUp); err != nil {
 			return err
 		}
 		if err := j.Err(); err != nil && st.Object != nil && j.Status() == exec.JobFailed {
