@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -98,7 +99,7 @@ func (w *savepointWriter) write(ctx context.Context, snap *Snapshot) (*Manifest,
 		for _, s := range snap.Jobs {
 			c, err := w.job(gctx, s)
 			if err != nil {
-				return fmt.Errorf("job %q: %w", s.Name, err)
+				return wentAway(s, fmt.Errorf("job %q: %w", s.Name, err))
 			}
 			m.Jobs[c.Job] = c
 		}
@@ -137,7 +138,7 @@ func (w *savepointWriter) job(ctx context.Context, s *JobState) (*JobState, erro
 		}
 	}
 	for _, h := range s.Inflight {
-		if err := w.file(ctx, s.Job, h, s.refs, c.refs); err != nil {
+		if err := w.file(ctx, s, h, s.refs, c.refs); err != nil {
 			return nil, err
 		}
 	}
@@ -154,7 +155,7 @@ func (w *savepointWriter) job(ctx context.Context, s *JobState) (*JobState, erro
 		st, old = *written, nil
 	}
 	for _, h := range slices.Concat(st.Base, st.Deltas) {
-		if err := w.file(ctx, s.Job, h, old, c.refs); err != nil {
+		if err := w.file(ctx, s, h, old, c.refs); err != nil {
 			return nil, err
 		}
 	}
@@ -176,8 +177,16 @@ func (w *savepointWriter) toCanonical(ctx context.Context, s *JobState) (*state.
 	return state.Canonical(ctx, state.Options{Dir: filepath.Join(w.Scratch, fmt.Sprintf("%d-to", s.Job))}, local)
 }
 
+// wentAway says why a local file of a state that no checkpoint has is not there: such files stay as long as their job.
+func wentAway(s *JobState, err error) error {
+	if s.refs != nil || !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "%q was dropped, or got another query, while its state was being copied", s.Name).WithHint("Make the savepoint again.")
+}
+
 // file stores a file of a state: from local disk, or, for a state of a completed checkpoint, from the store that it is in.
-func (w *savepointWriter) file(ctx context.Context, job uint64, h state.Handle, old, refs *stateRefs) error {
+func (w *savepointWriter) file(ctx context.Context, s *JobState, h state.Handle, old, refs *stateRefs) error {
 	if _, twice := refs.files[h.Name]; twice {
 		return nil
 	}
@@ -194,13 +203,14 @@ func (w *savepointWriter) file(ctx context.Context, job uint64, h state.Handle, 
 	}
 	refs.files[h.Name] = ref{} // until it has its place
 	if h.Size > packFileBytes && (h.Path != "" || at.Object != "" && at.Offset == 0) {
-		key := fmt.Sprintf("%s%d/%s", dataPrefix, job, h.Name)
+		key := fmt.Sprintf("%s%d/%s", dataPrefix, s.Job, h.Name)
 		refs.files[h.Name] = ref{Object: key, Size: h.Size, CRC: h.CRC}
 		w.group.Go(func() error {
 			var info object.Info
 			var err error
 			if old == nil {
 				info, err = w.to.PutFile(ctx, key, h.Path)
+				err = wentAway(s, err)
 			} else {
 				info, err = object.Copy(ctx, own, at.Object, w.to, key, w.Scratch)
 			}

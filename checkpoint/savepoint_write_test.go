@@ -304,3 +304,24 @@ func TestToolsReadSavepoints(t *testing.T) {
 		})
 	}
 }
+
+// The files of a job may go while they are copied: it was dropped, or got another query. That is what the error says, and nothing is left of the savepoint.
+func TestFilesThatGoWhileTheyAreCopied(t *testing.T) {
+	for _, canonical := range []bool{false, true} {
+		root, dir := t.TempDir(), t.TempDir()
+		s := pebbleState(t, dir, 3, 2)
+		require.NoError(t, os.RemoveAll(dir))
+		_, _, err := WriteSavepoint(t.Context(), Places{Root: root, Scratch: filepath.Join(t.TempDir(), "s")}, snapshotOf(s), canonical)
+		require.ErrorContains(t, err, "was dropped, or got another query, while its state was being copied")
+		require.Equal(t, pgerr.ObjectNotInPrerequisiteState, pgerr.CodeOf(err))
+		left, err := os.ReadDir(root)
+		require.NoError(t, err)
+		require.Empty(t, left)
+	}
+	root, dir := t.TempDir(), t.TempDir()
+	s := job(1).next(1)
+	s.State.Deltas = []state.Handle{fileHandle(t, dir, "full-1.sst", make([]byte, packFileBytes+1))}
+	require.NoError(t, os.RemoveAll(dir))
+	_, _, err := WriteSavepoint(t.Context(), Places{Root: root, Scratch: filepath.Join(t.TempDir(), "s")}, snapshotOf(s), false)
+	require.ErrorContains(t, err, "was dropped, or got another query, while its state was being copied")
+}
