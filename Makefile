@@ -14,12 +14,17 @@ TESTFLAGS ?=
 TEST_TIMEOUT ?= 20m
 E2E_TIMEOUT  ?= 20m
 FUZZTIME     ?= 5s
-# BENCH_STATE are the sizes of state that checkpoints are measured with; the largest needs three times as much disk.
-BENCH_STATE  ?= 1MiB,1GiB,5GiB,10GiB
+# BENCH_STATE are the sizes of state that checkpoints are measured with; the largest needs three times as much disk. 10GiB and more say more.
+BENCH_STATE  ?= 1MiB,256MiB
 # BENCH_LOSS is the size of state that the loss of throughput by checkpoints is measured with.
-BENCH_LOSS   ?= 1GiB
+BENCH_LOSS   ?= 256MiB
+# POSTGRES is the URL of a PostgreSQL server to compare with: make bench POSTGRES=postgres://postgres@127.0.0.1/postgres
+POSTGRES     ?=
+# BENCH_DIFF are the benchmarks that bench-diff runs, BENCH_ROUNDS how often.
+BENCH_DIFF   ?= "nexmark --query q0,q1,q2,q5,q7,q8 --events 2000000 --rounds 1"
+BENCH_ROUNDS ?= 5
 
-.PHONY: help build demo test e2e check fmt bench fuzz checkpoint-rows versitygw clients clean
+.PHONY: help build demo test e2e check fmt bench bench-diff fuzz checkpoint-rows versitygw clients clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,11 +55,25 @@ check: ## format, vet, staticcheck, imports and style rules
 fmt: ## formats all Go files
 	$(TOOL) gofumpt -w $$(git ls-files --cached --others --exclude-standard '*.go' | grep -v /testdata/)
 
-bench: build ## the Nexmark queries, against hand-written loops where there are some
-	for q in q0 q1 q2 q5 q7 q8; do $(BIN) bench nexmark --query $$q --events 2000000 || exit 1; done
-	$(BIN) bench backpressure --aligned
-	$(BIN) bench checkpoint --state $(BENCH_STATE) --restore
+bench: build ## what docs/performance.md tells of, in a few minutes, against hand-written loops and PostgreSQL (POSTGRES=URL)
+	$(BIN) bench nexmark --query q0,q1,q2,q3,q5,q7,q8,q9,q20 --events 2000000
+	$(BIN) bench nexmark --query q5,q9,q16,q20 --events 2000000 --parallelism 1,2 --no-limit
+	$(BIN) bench ingest --rows 2000000
+	$(BIN) bench backfill --rows 2000000
+	$(BIN) bench lookup --ingest 200000 $(if $(POSTGRES),--postgres $(POSTGRES))
+	$(BIN) bench lookup --protocol pipelined $(if $(POSTGRES),--postgres $(POSTGRES))
+	$(BIN) bench insert $(if $(POSTGRES),--postgres $(POSTGRES))
+	$(BIN) bench copy --rows 2000000 --views 2 --rounds 3 $(if $(POSTGRES),--postgres $(POSTGRES))
+	$(BIN) bench freshness --rate 1000 --inserts 300
+	$(BIN) bench freshness --rate 200000 --inserts 300
+	$(BIN) bench memory
+	$(BIN) bench backpressure --aligned --pressure 5s
+	$(BIN) bench checkpoint --state $(BENCH_STATE)
+	$(BIN) bench restore --state $(BENCH_STATE)
 	$(BIN) bench checkpoint --state $(BENCH_LOSS) --loss
+
+bench-diff: ## BENCH_DIFF built from BASE=revision and from here, in turn, compared by benchstat
+	@tools/bench-diff.sh "$(or $(BASE),HEAD)" $(BENCH_ROUNDS) $(BENCH_DIFF)
 
 fuzz: ## each fuzz target for FUZZTIME
 	@tools/fuzz.sh $(FUZZTIME)

@@ -18,7 +18,7 @@ func TestResidentMemory(t *testing.T) {
 	const memory, program = 256 << 20, 90 << 20
 	binary := filepath.Join(t.TempDir(), "streamdb")
 	require.NoError(t, build(binary))
-	bench := exec.Command(binary, "bench", "memory", "--memory", "256MiB", "--groups", "4000000", "--json")
+	bench := exec.Command(binary, "bench", "memory", "--memory", "256MiB", "--groups", "4000000", "--join-rows", "0", "--json")
 	bench.Env = append(os.Environ(), "GOMEMLIMIT=", "GOGC=")
 	out, err := bench.Output()
 	require.NoError(t, err, "%s", out)

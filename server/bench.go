@@ -21,8 +21,8 @@ type BenchOptions struct {
 	Parallelism int           // subtasks per fragment; 0: the number of cores
 	Materialize bool          // keep the result as a view does, instead of counting its rows
 	StateTTL    time.Duration // see the option state_ttl of views
-	// Watch is called after every so many rows of the sources, Every, when it is set.
-	Watch func(rows int64, m state.Metrics)
+	// Watch is called after every so many rows of the sources, Every, when it is set. Its error ends the run.
+	Watch func(rows int64, m state.Metrics) error
 	Every int64
 	// Measuring is called when the clock starts, and what it returns when it stops: what the job leaves to be done in the background is not of the run. nil: nobody.
 	Measuring func() (stop func() error, err error)
@@ -101,7 +101,9 @@ func (s *Server) RunBench(ctx context.Context, o BenchOptions) (res BenchResult,
 	next := o.Every
 	for !j.SourcesEnded() {
 		if rows := j.SourceRows(); o.Watch != nil && rows >= next {
-			o.Watch(rows, j.Metrics())
+			if err := o.Watch(rows, j.Metrics()); err != nil {
+				return res, err
+			}
 			next = rows - rows%o.Every + o.Every
 		}
 		select {

@@ -24,7 +24,7 @@ func TestLoops(t *testing.T) {
 	for _, events := range []int64{3, 50, 120_001} {
 		t.Run(strconv.FormatInt(events, 10), func(t *testing.T) {
 			conn := connect(t)
-			for _, s := range nexmark.Sources(events, 0) {
+			for _, s := range nexmark.Sources(events, 0, 4) {
 				_, err := conn.Exec(t.Context(), s)
 				require.NoError(t, err, s)
 			}

@@ -47,8 +47,8 @@ func Names() []string {
 }
 
 // Sources returns the statements that make person, auction and bid, and the table side_input. events counts all three kinds together, 0 for sources without
-// end; rate is the number of events per second of wall time, 0 for as fast as possible.
-func Sources(events, rate int64) []string {
+// end; rate is the number of events per second of wall time, 0 for as fast as possible. Each source has so many splits.
+func Sources(events, rate int64, splits int) []string {
 	var out []string
 	for _, t := range []struct{ name, kind, columns string }{
 		{"person", "Person", "id bigint, name varchar, email_address varchar, credit_card varchar, city varchar, state varchar, date_time timestamp, extra varchar"},
@@ -56,7 +56,7 @@ func Sources(events, rate int64) []string {
 			"expires timestamp, seller bigint, category bigint, extra varchar"},
 		{"bid", "Bid", "auction bigint, bidder bigint, price bigint, channel varchar, url varchar, date_time timestamp, extra varchar"},
 	} {
-		options := fmt.Sprintf("connector = 'nexmark', nexmark.table.type = '%s', nexmark.event.rate = '%d'", t.kind, rate)
+		options := fmt.Sprintf("connector = 'nexmark', nexmark.table.type = '%s', nexmark.event.rate = '%d', nexmark.split.num = '%d'", t.kind, rate, splits)
 		if events > 0 {
 			options += fmt.Sprintf(", nexmark.event.num = '%d'", events)
 		}

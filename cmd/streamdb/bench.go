@@ -6,13 +6,8 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
-	"runtime"
-	"runtime/pprof"
 	"slices"
-	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -25,13 +20,17 @@ import (
 )
 
 type benchCmd struct {
-	Nexmark      benchNexmark      `cmd:"" help:"One query of the Nexmark benchmark, generator in process."`
+	Nexmark      benchNexmark      `cmd:"" help:"Queries of the Nexmark benchmark, generator in process."`
+	Ingest       benchIngest       `cmd:"" help:"Files of JSON and CSV into a view of all rows, and into sums per window."`
+	Backfill     benchBackfill     `cmd:"" help:"CREATE MATERIALIZED VIEW over a table that is full, against the query alone."`
 	Lookup       benchLookup       `cmd:"" help:"Point lookups on a view over the PostgreSQL protocol."`
+	Insert       benchInsert       `cmd:"" help:"Single rows into a table over the PostgreSQL protocol."`
+	Copy         benchCopy         `cmd:"" help:"COPY into a table with views on it."`
 	Freshness    benchFreshness    `cmd:"" help:"Time from INSERT until the row is visible in a view."`
+	Memory       benchMemory       `cmd:"" help:"Memory per group of an aggregation, and per row of a join."`
 	Bounded      benchBounded      `cmd:"" help:"State of windows, sessions and joins in time over a long stream."`
-	Memory       benchMemory       `cmd:"" help:"Memory of an aggregation over many groups."`
-	Copy         benchCopy         `cmd:"" help:"One COPY into a table."`
-	Checkpoint   benchCheckpoint   `cmd:"" help:"Duration and size of checkpoints, and of restoring them."`
+	Checkpoint   benchCheckpoint   `cmd:"" help:"Duration and size of checkpoints, or what they take from a busy view."`
+	Restore      benchRestore      `cmd:"" help:"Start after a crash, from local disk and from the checkpoint directory."`
 	Backpressure benchBackpressure `cmd:"" help:"A checkpoint of a view that cannot keep up."`
 }
 
@@ -40,8 +39,9 @@ type benchFlags struct {
 	Memory             byteSize      `help:"Memory for state and caches." default:"2GiB"`
 	CheckpointInterval time.Duration `help:"Time between checkpoints; 0: none." default:"1s"`
 	DataDir            string        `help:"Where to keep data during the run. Default: a temporary directory."`
-	JSON               bool          `name:"json" help:"Print one JSON object per result."`
-	Profile            string        `help:"Directory for cpu.pprof, heap.pprof and mutex.pprof of the measured rounds." type:"path"`
+	JSON               bool          `name:"json" help:"Print one JSON object per result." xor:"form"`
+	GoBench            bool          `help:"Print one line of Go's benchmark format per round, for benchstat." xor:"form"`
+	Profile            string        `help:"Directory for cpu, heap, allocs and mutex.pprof, and the last seconds as trace.out, of the last measured round." type:"path"`
 	CheckpointDir      string        `hidden:""`
 	failpoints         *failpoint.Set
 	Set                []string `help:"Server settings: name=value." sep:"none"`
@@ -94,6 +94,25 @@ func (d *dialer) connect(ctx context.Context) (*pgx.Conn, error) {
 	return pgx.Connect(ctx, "postgres://streamdb@"+d.listener.Addr().String()+"/streamdb?sslmode=disable")
 }
 
+// withServer opens a server with a port and a connection for the benchmark's own statements.
+func (f *benchFlags) withServer(a *app, run func(srv *server.Server, d *dialer, conn *pgx.Conn) error) (err error) {
+	srv, done, err := f.open(a)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	d, err := listen(srv)
+	if err != nil {
+		return err
+	}
+	conn, err := d.connect(a.ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(a.ctx)) //nolint:errcheck // the server goes away with it
+	return run(srv, d, conn)
+}
+
 // newestCheckpoint is the newest of the selected ones in the history.
 func newestCheckpoint(srv *server.Server, of func(checkpoint.JobCheckpoint) bool) (checkpoint.JobCheckpoint, error) {
 	all := srv.Coordinator().Stats().Checkpoints
@@ -103,9 +122,6 @@ func newestCheckpoint(srv *server.Server, of func(checkpoint.JobCheckpoint) bool
 	return checkpoint.JobCheckpoint{}, errors.New("there is no checkpoint of what is measured")
 }
 
-// millis is a duration in milliseconds.
-func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-
 // run executes statements one after the other.
 func runAll(ctx context.Context, c *pgx.Conn, stmts ...string) error {
 	for _, s := range stmts {
@@ -114,97 +130,4 @@ func runAll(ctx context.Context, c *pgx.Conn, stmts ...string) error {
 		}
 	}
 	return nil
-}
-
-// profiler writes profiles of what runs between start and stop.
-type profiler struct {
-	dir string
-	cpu *os.File
-}
-
-// mutexFraction is the share of contended locks that are recorded while profiling: one in so many.
-const mutexFraction = 5
-
-func (p *profiler) start() error {
-	if p.dir == "" {
-		return nil
-	}
-	if err := os.MkdirAll(p.dir, 0o755); err != nil {
-		return err
-	}
-	runtime.SetMutexProfileFraction(mutexFraction)
-	f, err := os.Create(filepath.Join(p.dir, "cpu.pprof"))
-	if err != nil {
-		return err
-	}
-	p.cpu = f
-	return pprof.StartCPUProfile(f)
-}
-
-func (p *profiler) stop() error {
-	if p.cpu == nil {
-		return nil
-	}
-	pprof.StopCPUProfile()
-	err := p.cpu.Close()
-	p.cpu = nil
-	for _, name := range []string{"heap", "allocs", "mutex"} {
-		f, ferr := os.Create(filepath.Join(p.dir, name+".pprof"))
-		if ferr != nil {
-			return errors.Join(err, ferr)
-		}
-		err = errors.Join(err, pprof.Lookup(name).WriteTo(f, 0), f.Close())
-	}
-	return err
-}
-
-// usage is what the process has used so far.
-type usage struct {
-	cpu   time.Duration
-	bytes uint64 // allocated
-	count uint64
-}
-
-func usageNow() (usage, error) {
-	var r syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
-		return usage{}, fmt.Errorf("getrusage: %w", err)
-	}
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return usage{cpu: time.Duration(r.Utime.Nano() + r.Stime.Nano()), bytes: m.TotalAlloc, count: m.Mallocs}, nil
-}
-
-// resetPeak makes peakRSS count from now, where the kernel allows that.
-func resetPeak() { _ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) } // without it the peak of the whole process is reported
-
-// peakRSS is the largest resident size since resetPeak, in bytes.
-func peakRSS() int64 {
-	b, err := os.ReadFile("/proc/self/status")
-	if err == nil {
-		for line := range strings.Lines(string(b)) {
-			if v, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-				if n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(v), " kB"), 10, 64); err == nil {
-					return n << 10
-				}
-			}
-		}
-	}
-	var r syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &r) != nil {
-		return 0
-	}
-	return r.Maxrss << 10
-}
-
-// median of a copy of v, 0 without values.
-func median[T float64 | int64 | time.Duration](v []T) T { return percentile(v, 0.5) }
-
-func percentile[T float64 | int64 | time.Duration](v []T, p float64) T {
-	if len(v) == 0 {
-		return 0
-	}
-	s := slices.Clone(v)
-	slices.Sort(s)
-	return s[min(len(s)-1, int(p*float64(len(s))))]
 }

@@ -18,6 +18,7 @@ type benchBackpressure struct {
 }
 
 type backpressureResult struct {
+	figures           // of the statement CHECKPOINT and the rows that came while it ran
 	Pressure  float64 `json:"pressure_seconds"`
 	Unaligned bool    `json:"unaligned"`
 	Duration  float64 `json:"duration_ms"`
@@ -42,6 +43,7 @@ func (c *benchBackpressure) Run(a *app) error {
 			"CREATE MATERIALIZED VIEW slow WITH (parallelism = 2, execution.checkpointing.unaligned.enabled = true) AS SELECT auction, count(*) AS n, max(price) AS price FROM bids GROUP BY auction"); err != nil {
 			return err
 		}
+		m := c.meter()
 		kinds := []bool{true}
 		if c.Aligned {
 			kinds = append(kinds, false)
@@ -66,7 +68,12 @@ func (c *benchBackpressure) Run(a *app) error {
 				return a.ctx.Err()
 			case <-time.After(time.Second):
 			}
-			if err := runAll(a.ctx, conn, "CHECKPOINT slow"); err != nil {
+			s, err := m.span(func() (int64, error) {
+				before := srv.SourceRows("slow")
+				err := runAll(a.ctx, conn, "CHECKPOINT slow")
+				return srv.SourceRows("slow") - before, err
+			})
+			if err != nil {
 				return err
 			}
 			if err := points.Change("exec/take=off"); err != nil {
@@ -76,11 +83,12 @@ func (c *benchBackpressure) Run(a *app) error {
 			if err != nil {
 				return err
 			}
+			r.figures = figuresOf([]sample{s}, "", nil)
 			name := "aligned"
 			if r.Unaligned {
 				name = "unaligned"
 			}
-			if err := c.show(a, r, fmt.Sprintf("under %v of backpressure an %s checkpoint took %.0f ms, %.0f ms of it until the last subtask had its barrier, with %d KiB in flight",
+			if err := c.print(a, "backpressure/"+name, &r, &r.figures, fmt.Sprintf("under %v of backpressure an %s checkpoint took %.0f ms, %.0f ms of it until the last subtask had its barrier, with %d KiB in flight",
 				c.Pressure, name, r.Duration, r.Start, r.Persisted>>10)); err != nil {
 				return err
 			}

@@ -1,11 +1,13 @@
 package main
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/streamdb/streamdb/exec"
 	"github.com/streamdb/streamdb/server"
@@ -39,15 +41,15 @@ var boundedQueries = []boundedQuery{
 
 // boundedResult is a look at the state of a query.
 type boundedResult struct {
-	Query      string  `json:"query"`
-	SourceRows int64   `json:"source_rows"`
-	Seconds    float64 `json:"seconds"`
-	StateRows  int64   `json:"state_rows"`
-	StateBytes int64   `json:"state_bytes"`
+	Query string `json:"query"`
+	figures
+	SourceRows int64 `json:"source_rows"` // since the start; the figures are of those since the last look
+	StateRows  int64 `json:"state_rows"`
+	StateBytes int64 `json:"state_bytes"`
 }
 
 // Run is `streamdb bench bounded`.
-func (c *benchBounded) Run(a *app) (err error) {
+func (c *benchBounded) Run(a *app) error {
 	if c.Rows <= 0 || c.Step <= 0 {
 		return usageError{fmt.Errorf("--rows and --step must be positive")}
 	}
@@ -57,57 +59,39 @@ func (c *benchBounded) Run(a *app) (err error) {
 			return usageError{fmt.Errorf("unknown query %q", n)}
 		}
 	}
-	srv, done, err := c.open(a)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if derr := done(); err == nil {
-			err = derr
-		}
-	}()
-	d, err := listen(srv)
-	if err != nil {
-		return err
-	}
-	conn, err := d.connect(a.ctx)
-	if err != nil {
-		return err
-	}
+	return c.withServer(a, func(srv *server.Server, _ *dialer, conn *pgx.Conn) error { return c.measure(a, srv, conn, names) })
+}
+
+func (c *benchBounded) measure(a *app, srv *server.Server, conn *pgx.Conn, names []string) error {
 	source := fmt.Sprintf(`CREATE SOURCE ev (id bigint, k int, v int, t timestamp, WATERMARK FOR t AS t - INTERVAL '1 second') WITH (connector = 'datagen', datagen.rows = '%d',
 		datagen.rows.per.second = '0', datagen.split.num = '2', fields.id.kind = 'sequence', fields.k.max = '999', fields.v.max = '1000000', fields.t.kind = 'sequence')`, c.Rows)
 	if err := runAll(a.ctx, conn, source); err != nil {
 		return err
 	}
-	if err := conn.Close(a.ctx); err != nil {
-		return err
-	}
+	m := c.meter()
 	for _, q := range boundedQueries {
 		if c.Query != "all" && !slices.Contains(names, q.name) {
 			continue
 		}
-		began := time.Now()
-		var werr error
-		watch := func(rows int64, m state.Metrics) {
-			r := boundedResult{Query: q.name, SourceRows: rows, Seconds: time.Since(began).Seconds(), StateRows: m.LiveEntries, StateBytes: exec.StateBytes(m)}
-			if err := c.print(a, r); werr == nil {
-				werr = err
+		var seen int64
+		watch := func(rows int64, kept state.Metrics) error {
+			r := boundedResult{Query: q.name, SourceRows: rows, StateRows: kept.LiveEntries, StateBytes: exec.StateBytes(kept)}
+			s, err := m.stop(rows - seen)
+			if err != nil {
+				return err
 			}
+			seen = rows
+			s.extra = []metric{{float64(r.StateRows), "state-rows"}}
+			r.figures = figuresOf([]sample{s}, "", nil)
+			if err := c.print(a, "bounded/"+q.name, &r, &r.figures, fmt.Sprintf("after %d rows: state %d rows, %d bytes", r.SourceRows, r.StateRows, r.StateBytes)); err != nil {
+				return err
+			}
+			return m.start()
 		}
-		if _, err := srv.RunBench(a.ctx, server.BenchOptions{SQL: q.sql, Parallelism: c.Parallelism, StateTTL: q.ttl, Watch: watch, Every: c.Step}); err != nil {
-			return fmt.Errorf("%s: %w", q.name, err)
-		}
-		if werr != nil {
-			return werr
+		_, err := srv.RunBench(a.ctx, server.BenchOptions{SQL: q.sql, Parallelism: c.Parallelism, StateTTL: q.ttl, Watch: watch, Every: c.Step, Measuring: func() (func() error, error) { return m.prof.stop, m.start() }})
+		if err != nil {
+			return fmt.Errorf("%s: %w", q.name, errors.Join(err, m.prof.stop()))
 		}
 	}
 	return nil
-}
-
-func (c *benchBounded) print(a *app, r boundedResult) error {
-	if c.JSON {
-		return json.NewEncoder(a.stdout).Encode(r)
-	}
-	_, err := fmt.Fprintf(a.stdout, "%-8s %11d rows read in %6.1f s: state %9d rows, %11d bytes\n", r.Query, r.SourceRows, r.Seconds, r.StateRows, r.StateBytes)
-	return err
 }

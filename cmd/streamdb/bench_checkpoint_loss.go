@@ -21,23 +21,20 @@ const (
 	lossPatience, lossPoll = time.Minute, 10 * time.Millisecond
 )
 
-// lossResult tells what checkpoints cost a view that is busy. Rates are those of source rows, the medians of all rounds.
+// lossResult tells what checkpoints cost a view that is busy: the figures are those of its source rows in the rounds with checkpoints, compared with the rounds without.
 type lossResult struct {
-	State         int64   `json:"state_bytes"`
-	Groups        int64   `json:"groups"`
-	Hot           int64   `json:"hot_groups"`
-	Without       float64 `json:"rows_per_second_without"`
-	With          float64 `json:"rows_per_second_with"`
-	WithoutPerCPU float64 `json:"rows_per_cpu_second_without"`
-	WithPerCPU    float64 `json:"rows_per_cpu_second_with"`
-	Loss          float64 `json:"loss_percent"`     // of throughput
-	CPULoss       float64 `json:"cpu_loss_percent"` // of rows per second of processor time, which other programs do not disturb as much
-	Checkpoints   int     `json:"checkpoints"`      // completed in the rounds with them
-	Uploaded      int64   `json:"uploaded_bytes_per_checkpoint"`
+	figures
+	State       int64   `json:"state_bytes"`
+	Groups      int64   `json:"groups"`
+	Hot         int64   `json:"hot_groups"`
+	Loss        float64 `json:"loss_percent"`     // of throughput
+	CPULoss     float64 `json:"cpu_loss_percent"` // of rows per second of processor time, which other programs do not disturb as much
+	Checkpoints int     `json:"checkpoints"`      // completed in the rounds with them
+	Uploaded    int64   `json:"uploaded_bytes_per_checkpoint"`
 }
 
-// lossOf is by how many percent a rate is below the one without checkpoints.
-func lossOf(with, without float64) float64 { return 100 * (1 - with/without) }
+// lossOf is what a ratio is below 1, in percent.
+func lossOf(ratio float64) float64 { return 100 * (1 - ratio) }
 
 // ofBusy selects the completed checkpoints of the measured view.
 func ofBusy(c checkpoint.JobCheckpoint) bool {
@@ -46,14 +43,17 @@ func ofBusy(c checkpoint.JobCheckpoint) bool {
 
 // measureLoss fills a view with groups until its state has about size bytes, and then changes a share of them as fast as it goes, in rounds with checkpoints every second
 // and without, in turn: the same rows and the same state.
-func (c *benchCheckpoint) measureLoss(a *app, size int64) (r lossResult, err error) {
+func (c *benchCheckpoint) measureLoss(a *app, size int64) error {
 	if c.Hot <= 0 || c.Hot > 1 || c.Window <= 0 {
-		return r, usageError{errors.New("--hot must be above 0 and not above 1, --window positive")}
+		return usageError{errors.New("--hot must be above 0 and not above 1, --window positive")}
 	}
-	r.Groups = max(1, size/groupBytes)
+	r := lossResult{Groups: max(1, size/groupBytes)}
 	r.Hot = max(1, int64(float64(r.Groups)*c.Hot))
-	err = c.withServer(a, func(srv *server.Server, _ *dialer, conn *pgx.Conn) error { return c.lossRounds(a, srv, conn, &r) })
-	return r, err
+	if err := c.withServer(a, func(srv *server.Server, _ *dialer, conn *pgx.Conn) error { return c.lossRounds(a, srv, conn, &r) }); err != nil {
+		return err
+	}
+	return c.print(a, fmt.Sprintf("loss/%dMiB", size>>20), &r, &r.figures, fmt.Sprintf("state %d MiB (%d groups, %d of them change): loss %.1f %%, of rows per CPU-second %.1f %%; %d checkpoints of %d KiB",
+		r.State>>20, r.Groups, r.Hot, r.Loss, r.CPULoss, r.Checkpoints, r.Uploaded>>10))
 }
 
 func (c *benchCheckpoint) lossRounds(a *app, srv *server.Server, conn *pgx.Conn, r *lossResult) error {
@@ -76,11 +76,8 @@ func (c *benchCheckpoint) lossRounds(a *app, srv *server.Server, conn *pgx.Conn,
 		return err
 	}
 	r.State = last.FullSize
-	var rates, cpus [2][]float64 // without and with checkpoints
-	prof := profiler{dir: c.Profile}
-	if err := prof.start(); err != nil {
-		return err
-	}
+	var samples [2][]sample // without and with checkpoints
+	m := c.meter()
 	for round := range 2 * c.Rounds {
 		with := round % 2
 		interval := time.Duration(with) * lossInterval
@@ -95,21 +92,15 @@ func (c *benchCheckpoint) lossRounds(a *app, srv *server.Server, conn *pgx.Conn,
 		if last, err = newestCheckpoint(srv, ofBusy); err != nil {
 			return err
 		}
-		began, rows := time.Now(), srv.SourceRows("busy")
-		before, err := usageNow()
+		taken, err := m.span(func() (int64, error) {
+			rows := srv.SourceRows("busy")
+			err := c.lossRound(a, srv, with == 1, last.ID)
+			return srv.SourceRows("busy") - rows, err
+		})
 		if err != nil {
 			return err
 		}
-		if err := c.lossRound(a, srv, with == 1, last.ID); err != nil {
-			return err
-		}
-		done := float64(srv.SourceRows("busy") - rows)
-		after, err := usageNow()
-		if err != nil {
-			return err
-		}
-		rates[with] = append(rates[with], done/time.Since(began).Seconds())
-		cpus[with] = append(cpus[with], done/(after.cpu-before.cpu).Seconds())
+		samples[with] = append(samples[with], taken)
 		if with == 1 {
 			for _, cp := range busyAfter(srv, last.ID) {
 				r.Checkpoints++
@@ -117,14 +108,11 @@ func (c *benchCheckpoint) lossRounds(a *app, srv *server.Server, conn *pgx.Conn,
 			}
 		}
 	}
-	if err := prof.stop(); err != nil {
-		return err
-	}
 	if r.Checkpoints > 0 {
 		r.Uploaded /= int64(r.Checkpoints)
 	}
-	r.Without, r.With, r.WithoutPerCPU, r.WithPerCPU = median(rates[0]), median(rates[1]), median(cpus[0]), median(cpus[1])
-	r.Loss, r.CPULoss = lossOf(r.With, r.Without), lossOf(r.WithPerCPU, r.WithoutPerCPU)
+	r.figures = figuresOf(samples[1], "the same without checkpoints", samples[0])
+	r.Loss, r.CPULoss = lossOf(r.Ratio), lossOf(r.CPURatio)
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,16 +15,19 @@ import (
 
 type benchCopy struct {
 	benchFlags
-	Rows int64 `help:"Rows of one COPY." default:"1000000"`
+	Rows     int64  `help:"Rows of one COPY." default:"1000000"`
+	Views    int    `help:"Materialized views on the table, sums per group of rows: 0, 1 or 2." default:"0"`
+	Rounds   int    `help:"Rounds; the median counts." default:"1"`
+	Postgres string `help:"A PostgreSQL server that gets the same into a table with a primary key, in turn. Its schema streamdb_bench is dropped." placeholder:"URL"`
 }
 
 type copyResult struct {
-	Rows          int64   `json:"rows"`
-	Bytes         int64   `json:"bytes"`
-	Memory        int64   `json:"memory_bytes"`
-	PeakRSS       int64   `json:"peak_rss_bytes"`
-	Seconds       float64 `json:"seconds"`
-	RowsPerSecond float64 `json:"rows_per_second"`
+	Views int `json:"views"`
+	figures
+	Bytes  int64 `json:"bytes"`
+	Memory int64 `json:"memory_bytes"`
+	// CopySeconds is the time until COPY has returned; the figures are of the time until all views show all rows.
+	CopySeconds float64 `json:"copy_seconds"`
 }
 
 // copyBlock is about how much of the data is made at a time, in bytes.
@@ -56,29 +60,107 @@ func (c *copyRows) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Run is `streamdb bench copy`: one COPY into an empty table with a primary key.
+const itemsTable = "CREATE TABLE items (id int PRIMARY KEY, price int, name text)"
+
+// copyInto copies so many rows into items.
+func copyInto(ctx context.Context, conn *pgx.Conn, rows int64) (bytes int64, err error) {
+	data := &copyRows{rows: rows}
+	tag, err := conn.PgConn().CopyFrom(ctx, data, "COPY items FROM STDIN")
+	if err == nil && tag.RowsAffected() != rows {
+		err = fmt.Errorf("%d rows of %d were copied", tag.RowsAffected(), rows)
+	}
+	return data.bytes, err
+}
+
+// copyViews are what may look at the table: sums per price, and per thousand rows.
+var copyViews = []string{"price % 1000", "id / 1000"}
+
+// Run is `streamdb bench copy`: a COPY into an empty table with a primary key.
 func (c *benchCopy) Run(a *app) error {
-	return c.withServer(a, func(_ *server.Server, _ *dialer, conn *pgx.Conn) error {
-		if err := runAll(a.ctx, conn, "CREATE TABLE items (id int PRIMARY KEY, price int, name text)"); err != nil {
+	if c.Views < 0 || c.Views > len(copyViews) || c.Rounds <= 0 || c.Rows <= 0 {
+		return usageError{fmt.Errorf("--views must be 0 to %d, --rows and --rounds positive", len(copyViews))}
+	}
+	return c.withServer(a, func(_ *server.Server, _ *dialer, conn *pgx.Conn) (err error) {
+		pg, err := openRival(a.ctx, c.Postgres)
+		if err != nil {
 			return err
 		}
-		prof := profiler{dir: c.Profile}
-		if err := prof.start(); err != nil {
-			return err
+		defer func() { err = errors.Join(err, pg.close(a.ctx)) }()
+		r := copyResult{Views: c.Views, Memory: int64(c.Memory)}
+		var own, others []sample
+		var copied []float64
+		m, name := c.meter(), ""
+		for range c.Rounds {
+			if pg != nil {
+				name = pg.name
+				s, err := c.rival(a.ctx, pg)
+				if err != nil {
+					return fmt.Errorf("%s: %w", pg.name, err)
+				}
+				others = append(others, s)
+			}
+			make := []string{itemsTable}
+			drop := []string{"DROP TABLE items"}
+			for i, by := range copyViews[:c.Views] {
+				make = append(make, fmt.Sprintf("CREATE MATERIALIZED VIEW view%d AS SELECT %s AS k, count(*) AS n, sum(price) AS price FROM items GROUP BY 1", i, by))
+				drop = append([]string{fmt.Sprintf("DROP MATERIALIZED VIEW view%d", i)}, drop...)
+			}
+			if err := runAll(a.ctx, conn, make...); err != nil {
+				return err
+			}
+			s, err := m.span(func() (int64, error) {
+				began := time.Now()
+				var err error
+				if r.Bytes, err = copyInto(a.ctx, conn, c.Rows); err != nil {
+					return 0, err
+				}
+				copied = append(copied, time.Since(began).Seconds())
+				return c.Rows, c.seen(a.ctx, conn)
+			})
+			if err != nil {
+				return err
+			}
+			own = append(own, s)
+			if err := runAll(a.ctx, conn, drop...); err != nil {
+				return err
+			}
 		}
-		resetPeak()
-		data := &copyRows{rows: c.Rows}
-		began := time.Now()
-		tag, err := conn.PgConn().CopyFrom(a.ctx, data, "COPY items FROM STDIN")
-		took := time.Since(began).Seconds()
-		if err := errors.Join(err, prof.stop()); err != nil {
-			return err
-		}
-		if tag.RowsAffected() != c.Rows {
-			return fmt.Errorf("%d rows of %d were copied", tag.RowsAffected(), c.Rows)
-		}
-		r := copyResult{Rows: c.Rows, Bytes: data.bytes, Memory: int64(c.benchFlags.Memory), PeakRSS: peakRSS(), Seconds: took, RowsPerSecond: float64(c.Rows) / took}
-		return c.show(a, r, fmt.Sprintf("%d rows, %d MiB, in %.2f s: %.0f rows/s, peak %d MiB resident under --memory %d MiB",
-			r.Rows, r.Bytes>>20, r.Seconds, r.RowsPerSecond, r.PeakRSS>>20, r.Memory>>20))
+		r.CopySeconds, r.figures = median(copied), figuresOf(own, name, others)
+		return c.print(a, fmt.Sprintf("copy/views=%d", c.Views), &r, &r.figures, fmt.Sprintf("%d MiB; COPY returned after %.2f s of %.2f; --memory %d MiB", r.Bytes>>20, r.CopySeconds, r.Seconds, r.Memory>>20))
 	})
+}
+
+// seen waits until all views have all rows.
+func (c *benchCopy) seen(ctx context.Context, conn *pgx.Conn) error {
+	limit := time.Now().Add(benchTimeout)
+	for i := range c.Views {
+		for n := int64(0); n < c.Rows; {
+			if err := conn.QueryRow(ctx, fmt.Sprintf("SELECT coalesce(sum(n), 0)::bigint FROM view%d", i)).Scan(&n); err != nil {
+				return err
+			}
+			if time.Now().After(limit) {
+				return fmt.Errorf("view%d has %d rows of %d after %v", i, n, c.Rows, benchTimeout)
+			}
+		}
+	}
+	return nil
+}
+
+// rival measures the same COPY there.
+func (c *benchCopy) rival(ctx context.Context, pg *rival) (sample, error) {
+	if err := runAll(ctx, pg.conn, itemsTable, "CHECKPOINT"); err != nil {
+		return sample{}, err
+	}
+	conns := []*pgx.Conn{pg.conn}
+	before := pg.used(conns)
+	s, err := (&meter{}).span(func() (int64, error) {
+		_, err := copyInto(ctx, pg.conn, c.Rows)
+		return c.Rows, err
+	})
+	if now := pg.used(conns); now > 0 {
+		s.cpu += now - before
+	} else {
+		s.cpu = 0 // only a part of it is known
+	}
+	return s, errors.Join(err, runAll(ctx, pg.conn, "DROP TABLE items"))
 }

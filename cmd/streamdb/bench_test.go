@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"net"
 	"os"
+	"path/filepath"
+	"regexp"
 	"runtime"
 	"testing"
 	"time"
@@ -39,7 +41,7 @@ func TestBenchNexmark(t *testing.T) {
 			a, out := testApp(t)
 			c := &benchNexmark{
 				benchFlags: benchFlags{Memory: benchMemoryForTests, CheckpointInterval: time.Second, JSON: true},
-				Query:      n, Events: events, Parallelism: 2, Rounds: 1, Materialize: true,
+				Query:      n, Events: events, Parallelism: []int{2}, Splits: 4, Rounds: 1, Materialize: true,
 			}
 			require.NoError(t, c.Run(a))
 			var r nexmarkResult
@@ -47,7 +49,7 @@ func TestBenchNexmark(t *testing.T) {
 			require.Positive(t, r.EventsPerSecond)
 			require.LessOrEqual(t, r.EventsPerSecond, 1.1*float64(runtime.GOMAXPROCS(0))*r.EventsPerCPUSecond, "no more processor time is used than there is")
 			if l, ok := limit.Loops()[n]; ok {
-				require.Positive(t, r.LimitPerSecond)
+				require.Positive(t, r.AgainstPerSecond)
 				if n != "q12" { // which windows there are depends on the clock
 					require.Equal(t, l.Run(events).Rows, r.OutputRows)
 				}
@@ -59,7 +61,7 @@ func TestBenchNexmark(t *testing.T) {
 // Materialized or thrown away, a run reads all that the sources hold.
 func TestBenchDiscard(t *testing.T) {
 	a, out := testApp(t)
-	c := &benchNexmark{benchFlags: benchFlags{Memory: benchMemoryForTests, JSON: true}, Query: "q1,q3", Events: 100_000, Parallelism: 2, Rounds: 1, NoLimit: true}
+	c := &benchNexmark{benchFlags: benchFlags{Memory: benchMemoryForTests, JSON: true}, Query: "q1,q3", Events: 100_000, Parallelism: []int{2}, Splits: 4, Rounds: 1, NoLimit: true}
 	require.NoError(t, c.Run(a))
 	dec := json.NewDecoder(out)
 	var r nexmarkResult
@@ -72,48 +74,149 @@ func TestBenchDiscard(t *testing.T) {
 
 func TestBenchUnknownQuery(t *testing.T) {
 	a, _ := testApp(t)
-	err := (&benchNexmark{benchFlags: benchFlags{Memory: benchMemoryForTests}, Query: "q99", Events: 1, Rounds: 1}).Run(a)
+	err := (&benchNexmark{benchFlags: benchFlags{Memory: benchMemoryForTests}, Query: "q99", Events: 1, Parallelism: []int{1}, Rounds: 1}).Run(a)
 	require.ErrorContains(t, err, "known are q0")
 }
 
+// resultsOf runs a benchmark and returns its results.
+func resultsOf[R any](t *testing.T, bench interface{ Run(a *app) error }) (out []R) {
+	t.Helper()
+	a, text := testApp(t)
+	require.NoError(t, bench.Run(a))
+	for dec := json.NewDecoder(text); dec.More(); {
+		var r R
+		require.NoError(t, dec.Decode(&r))
+		out = append(out, r)
+	}
+	return out
+}
+
+// Every benchmark tells the same figures, and its own.
 func TestBenchOthers(t *testing.T) {
 	flags := benchFlags{Memory: benchMemoryForTests, CheckpointInterval: time.Second, JSON: true}
+	clients := clientFlags{Connections: 2, Duration: 100 * time.Millisecond, Rounds: 2}
+	measured := func(t *testing.T, f figures) {
+		t.Helper()
+		require.Positive(t, f.EventsPerSecond)
+		require.Positive(t, f.EventsPerCPUSecond)
+		require.Positive(t, f.AllocatedPerEvent)
+		require.Positive(t, f.PeakRSS)
+	}
+	t.Run("ingest", func(t *testing.T) {
+		rs := resultsOf[ingestResult](t, &benchIngest{benchFlags: flags, Format: "csv,json", Query: "tumble,all", Rows: 30_000, Files: 3, Parallelism: 2, Rounds: 2})
+		require.Len(t, rs, 4)
+		for _, r := range rs {
+			measured(t, r.figures)
+			require.Positive(t, r.CPURatio)
+			require.EqualValues(t, 30_000, r.Events)
+			require.Positive(t, r.OutputRows)
+		}
+	})
+	t.Run("nexmark rate and parallelism", func(t *testing.T) {
+		rs := resultsOf[nexmarkResult](t, &benchNexmark{benchFlags: flags, Query: "q5", Events: 10_000, Rate: 50_000, Splits: 1, Parallelism: []int{1, 2}, Rounds: 1})
+		require.Len(t, rs, 2)
+		require.Zero(t, rs[0].Speedup)
+		require.Positive(t, rs[1].Speedup)
+		require.Less(t, rs[1].EventsPerSecond, 100_000.0)
+	})
+	t.Run("backfill", func(t *testing.T) {
+		rs := resultsOf[backfillResult](t, &benchBackfill{benchFlags: flags, Rows: 10_000, Groups: 10, Rounds: 1})
+		measured(t, rs[0].figures)
+		require.Positive(t, rs[0].Ratio)
+	})
+	for _, protocol := range []string{"prepared", "simple", "pipelined"} {
+		t.Run("lookup "+protocol, func(t *testing.T) {
+			r := resultsOf[lookupResult](t, &benchLookup{benchFlags: flags, clientFlags: clients, Rows: 1000, Protocol: protocol, Ingest: 10_000})[0]
+			measured(t, r.figures)
+			require.Positive(t, r.P50)
+			require.Positive(t, r.Ingested)
+		})
+	}
+	t.Run("insert", func(t *testing.T) {
+		r := resultsOf[clientsResult](t, &benchInsert{benchFlags: flags, clientFlags: clients})[0]
+		measured(t, r.figures)
+		require.Positive(t, r.P99)
+	})
+	t.Run("copy", func(t *testing.T) {
+		r := resultsOf[copyResult](t, &benchCopy{benchFlags: flags, Rows: 10_000, Views: 2, Rounds: 2})[0]
+		measured(t, r.figures)
+		require.LessOrEqual(t, r.CopySeconds, r.Seconds)
+	})
+	t.Run("freshness", func(t *testing.T) {
+		r := resultsOf[freshnessResult](t, &benchFreshness{benchFlags: flags, Inserts: 20, Rate: 10_000})[0]
+		measured(t, r.figures)
+		require.Positive(t, r.Brought)
+		require.LessOrEqual(t, r.Commit.P50, r.Visible.P50)
+	})
+	t.Run("memory", func(t *testing.T) {
+		rs := resultsOf[memoryResult](t, &benchMemory{benchFlags: flags, Groups: 10_000, JoinRows: 5_000})
+		require.Len(t, rs, 2)
+		for _, r := range rs {
+			measured(t, r.figures)
+			require.Positive(t, r.HeapPerEvent)
+			require.EqualValues(t, 10_000, r.Events)
+		}
+	})
+	t.Run("checkpoint", func(t *testing.T) {
+		r := resultsOf[checkpointResult](t, &benchCheckpoint{benchFlags: flags, stateFlags: stateFlags{State: []byteSize{1 << 20}}, Changed: 100, Rounds: 2})[0]
+		measured(t, r.figures)
+		require.Positive(t, r.Duration)
+		require.Less(t, r.UploadRatio, 2.0)
+	})
+	t.Run("loss", func(t *testing.T) {
+		r := resultsOf[lossResult](t, &benchCheckpoint{benchFlags: flags, stateFlags: stateFlags{State: []byteSize{1 << 20}}, Rounds: 1, Loss: true, Hot: 0.1, Window: 1500 * time.Millisecond})[0]
+		measured(t, r.figures)
+		require.Positive(t, r.AgainstPerSecond)
+		require.Positive(t, r.Checkpoints)
+		require.Greater(t, r.State, int64(1<<19))
+	})
+	t.Run("restore", func(t *testing.T) {
+		rs := resultsOf[restoreResult](t, &benchRestore{benchFlags: flags, stateFlags: stateFlags{State: []byteSize{1 << 20}}})
+		require.Len(t, rs, 2)
+		for _, r := range rs {
+			measured(t, r.figures)
+			require.Greater(t, r.FullScan, r.Seconds)
+		}
+	})
+	t.Run("backpressure", func(t *testing.T) {
+		r := resultsOf[backpressureResult](t, &benchBackpressure{benchFlags: flags, Pressure: time.Second})[0]
+		require.True(t, r.Unaligned)
+		require.Positive(t, r.Persisted)
+	})
+}
+
+// The other forms of a result: lines for benchstat, one per round, and text; and the profiles.
+func TestBenchForms(t *testing.T) {
 	a, out := testApp(t)
-	require.NoError(t, (&benchLookup{benchFlags: flags, Rows: 1000, Connections: 2, Duration: 200 * time.Millisecond}).Run(a))
-	require.NoError(t, (&benchFreshness{benchFlags: flags, Inserts: 20}).Run(a))
-	require.NoError(t, (&benchMemory{benchFlags: flags, Groups: 10_000}).Run(a))
-	dec := json.NewDecoder(out)
-	var l lookupResult
-	require.NoError(t, dec.Decode(&l))
-	require.Positive(t, l.Lookups)
-	var f freshnessResult
-	require.NoError(t, dec.Decode(&f))
-	require.Positive(t, f.P50)
-	var m memoryResult
-	require.NoError(t, dec.Decode(&m))
-	require.Positive(t, m.GroupsPerSecond)
-	require.NoError(t, (&benchCopy{benchFlags: flags, Rows: 10_000}).Run(a))
-	var c copyResult
-	require.NoError(t, json.NewDecoder(out).Decode(&c))
-	require.Positive(t, c.RowsPerSecond)
-	require.NoError(t, (&benchCheckpoint{benchFlags: flags, State: []byteSize{1 << 20}, Changed: 100, Rounds: 2, Restore: true}).Run(a))
-	var cp checkpointResult
-	require.NoError(t, json.NewDecoder(out).Decode(&cp))
-	require.Positive(t, cp.Duration)
-	require.Less(t, cp.UploadRatio, 2.0)
-	require.Positive(t, cp.Restore.Store)
-	require.NoError(t, (&benchCheckpoint{benchFlags: flags, State: []byteSize{1 << 20}, Rounds: 1, Loss: true, Hot: 0.1, Window: 1500 * time.Millisecond}).Run(a))
-	var loss lossResult
-	require.NoError(t, json.NewDecoder(out).Decode(&loss))
-	require.Positive(t, loss.With)
-	require.Positive(t, loss.Without)
-	require.Positive(t, loss.Checkpoints)
-	require.Greater(t, loss.State, int64(1<<19))
-	require.NoError(t, (&benchBackpressure{benchFlags: flags, Pressure: time.Second}).Run(a))
-	var bp backpressureResult
-	require.NoError(t, json.NewDecoder(out).Decode(&bp))
-	require.True(t, bp.Unaligned)
-	require.Positive(t, bp.Persisted)
+	dir := t.TempDir()
+	c := &benchNexmark{benchFlags: benchFlags{Memory: benchMemoryForTests, GoBench: true, Profile: dir}, Query: "q2", Events: 20_000, Parallelism: []int{1, 2}, Splits: 4, Rounds: 2}
+	require.NoError(t, c.Run(a))
+	for _, p := range []string{"1", "2"} {
+		require.Len(t, regexp.MustCompile(`(?m)^BenchmarkNexmark/q2/parallelism=`+p+` 20000 \S+ ns/op \S+ cpu-ns/op \S+ B/op \S+ allocs/op \d+ peak-RSS-bytes \S+ cpu-ratio$`).FindAllString(out.String(), -1), 2, out.String())
+	}
+	for _, name := range []string{"cpu.pprof", "heap.pprof", "allocs.pprof", "mutex.pprof", "trace.out"} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		require.NoError(t, err)
+		require.Positive(t, info.Size(), name)
+	}
+	out.Reset()
+	c.GoBench, c.Profile = false, ""
+	require.NoError(t, c.Run(a))
+	require.Regexp(t, `times the events/s of parallelism 1`, out.String())
+	require.Regexp(t, `by a hand-written loop: ratio \d+\.\d+, of CPU time`, out.String())
+}
+
+func TestFigures(t *testing.T) {
+	own := []sample{{events: 100, elapsed: time.Second, cpu: 2 * time.Second, bytes: 1000, allocs: 10, peak: 5}, {events: 100, elapsed: 2 * time.Second, cpu: time.Second, peak: 7}, {events: 100, elapsed: 4 * time.Second, cpu: 4 * time.Second, peak: 6}}
+	other := []sample{{events: 100, elapsed: time.Second / 2, cpu: time.Second}, {events: 100, elapsed: time.Second / 2, cpu: time.Second}, {events: 100, elapsed: time.Second, cpu: time.Second}}
+	f := figuresOf(own, "it", other)
+	require.Equal(t, 50.0, f.EventsPerSecond)
+	require.Equal(t, 50.0, f.EventsPerCPUSecond)
+	require.EqualValues(t, 7, f.PeakRSS)
+	require.Equal(t, 0.25, f.Ratio, "of rounds side by side")
+	require.Equal(t, 0.5, f.CPURatio)
+	require.Zero(t, figuresOf(own, "", nil).Ratio)
+	require.Equal(t, figures{}, figuresOf(nil, "", nil))
 }
 
 // The state of what closes, or leaves, does not grow with the stream.
