@@ -151,7 +151,7 @@ func (c *conn) farewell(err error) {
 	switch {
 	case errors.Is(err, errInterrupted):
 		e = causeShutdown()
-	case c.wr.err != nil || !errors.As(err, &e):
+	case c.wr.err != nil || !errors.As(err, &e) || e.Code == pgerr.ConnectionFailure:
 		return
 	}
 	e = fatal(e)

@@ -176,6 +176,26 @@ func TestClientGoneCancelsStatement(t *testing.T) {
 	require.Zero(t, h.committed.Load())
 }
 
+// A client that has ended its side of the connection, as some do without a Terminate message or right behind it, is not told that it is gone: it may
+// take the message for an error of what it has asked for.
+func TestClientGoneIsNotTold(t *testing.T) {
+	h := newFakeHandler()
+	srv := NewServer(Config{Handler: h})
+	for _, last := range [][]string{nil, {"Terminate"}} {
+		nc, err := net.Dial("tcp", listen(t, srv))
+		require.NoError(t, err)
+		c := newScriptClient(t, nc)
+		write(t, c, startupBytes(protocolMajor<<16, "user", "u"))
+		c.readUntil(t, 'Z')
+		send(t, c, append([]string{`Query {"String": "wait"}`}, last...)...)
+		<-h.waiting
+		require.NoError(t, nc.(*net.TCPConn).CloseWrite())
+		require.Equal(t, "closed\n", c.readUntil(t, 0))
+		require.NoError(t, nc.Close())
+	}
+	shutdown(t, srv)
+}
+
 func TestPanicIsLogged(t *testing.T) {
 	var log bytes.Buffer
 	srv := NewServer(Config{Handler: newFakeHandler(), Logger: zerolog.New(&log)})
