@@ -413,6 +413,14 @@ type restRequest struct {
 	Path string `json:"savepoint-path"`
 }
 
+// unknownField returns the name, in quotes, that a decoder did not know; encoding/json has no type for that error.
+func unknownField(err error) (string, bool) {
+	if err == nil {
+		return "", false
+	}
+	return strings.CutPrefix(err.Error(), "json: unknown field ")
+}
+
 func (s *Server) httpTrigger(w http.ResponseWriter, r *http.Request) {
 	user, err := s.httpUser(r)
 	if err != nil {
@@ -421,12 +429,16 @@ func (s *Server) httpTrigger(w http.ResponseWriter, r *http.Request) {
 	}
 	var q restRequest
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxHTTPBody))
+	d.DisallowUnknownFields() // a misspelt "drain" must not stop a job without
 	var wrong *json.UnmarshalTypeError
 	if err := d.Decode(&q); errors.As(err, &wrong) && wrong.Field != "" {
 		httpError(w, pgerr.Newf(pgerr.InvalidParameterValue, "%q cannot be of type %s", wrong.Field, wrong.Value))
 		return
 	} else if errors.As(err, &wrong) {
 		httpError(w, pgerr.Newf(pgerr.InvalidParameterValue, "the request is not a JSON object but of type %s", wrong.Value))
+		return
+	} else if field, ok := unknownField(err); ok {
+		httpError(w, pgerr.Newf(pgerr.InvalidParameterValue, "unrecognized field %s", field))
 		return
 	} else if err != nil && !errors.Is(err, io.EOF) {
 		httpError(w, pgerr.Newf(pgerr.InvalidParameterValue, "the request is not JSON: %v", err))

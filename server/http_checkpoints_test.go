@@ -222,7 +222,7 @@ func TestRESTValuesOfTheWrongKind(t *testing.T) {
 	s.must("CREATE TABLE t (a int)", "CREATE MATERIALIZED VIEW m AS SELECT count(*) AS n FROM t")
 	job := "/jobs/" + s.row("SELECT job_id FROM streamdb.jobs WHERE name = 'm'")
 	for body, want := range map[string]string{
-		`{"cancel-job": "yes"}`: `"cancel-job" cannot be of type string`, `{"target-directory": 1}`: `"target-directory" cannot be of type number`, `[]`: "the request is not a JSON object but of type array",
+		`{"cancel-job": "yes"}`: `"cancel-job" cannot be of type string`, `{"target-directory": 1}`: `"target-directory" cannot be of type number`, `{"darin": true}`: `unrecognized field "darin"`, `[]`: "the request is not a JSON object but of type array",
 	} {
 		code, v := d.rest(http.MethodPost, job+"/savepoints", body)
 		require.Equal(t, http.StatusBadRequest, code, body)
