@@ -37,7 +37,7 @@ const (
 const (
 	joinRowBytes = 56
 	joinSlabBits = 9
-	// longChain is the number of rows of a key and side from which on retractions find their row by hash.
+	// longChain is the number of rows of a key and side above which rows are found by hash, from the first time that one is looked for.
 	longChain = 32
 )
 
@@ -50,8 +50,9 @@ const (
 	joinClose  = rowUser + 5 // of joins that forget: the key's value of the closing column
 	joinWords  = 6
 
-	keyShown = 1 << 32 // << side: paddings (semi join: rows) of the side's rows have been emitted
-	keyOpen  = 1 << 34 // of joins that forget: listed in its window
+	keyShown   = 1 << 32 // << side: paddings (semi join: rows) of the side's rows have been emitted
+	keyOpen    = 1 << 34 // of joins that forget: listed in its window
+	keyIndexed = 1 << 35 // << side: the side's rows are in the index
 )
 
 // joinState is the working copy of both sides' rows. State table per side (staged): join key · encoded row → uvarint length of the join key · varint
@@ -63,7 +64,7 @@ type joinState struct {
 	used     int
 	free     []uint32
 	rows     arena
-	index    map[uint64]uint32 // hash of group and bytes → row, of long chains
+	index    map[uint64]uint32 // hash of group and bytes → row, of chains with keyIndexed
 	collided bool              // the index lacks rows of equal hashes
 	negative int               // rows with a negative count
 	tables   [2]table
@@ -96,6 +97,7 @@ func setHalf(w *uint64, side int, x uint32) {
 // find returns the row of a chain with exactly these bytes.
 func (s *joinState) find(g uint32, words []uint64, side int, b []byte) (uint32, bool) {
 	if half(words[joinLength], side) > longChain {
+		s.indexChain(words, side)
 		i, ok := s.index[rowHashOf(g, side, b)]
 		if ok {
 			if r := s.row(i); r.group == g && int(r.flags&rowSide) == side && bytes.Equal(s.bytes(r), b) {
@@ -145,25 +147,30 @@ func (s *joinState) add(g uint32, words []uint64, side int, b []byte, count int6
 		s.row(first.prev - 1).next = i + 1
 		first.prev = i + 1
 	}
-	n := half(words[joinLength], side) + 1
-	setHalf(&words[joinLength], side, n)
+	setHalf(&words[joinLength], side, half(words[joinLength], side)+1)
 	if count < 0 {
 		s.negative++
 	}
-	switch {
-	case n == longChain+1:
-		for k := head; k != 0; {
-			x := s.row(k - 1)
-			s.enter(k-1, x)
-			k = x.next
-		}
-	case n > longChain:
+	if words[joinFlags]&(keyIndexed<<side) != 0 {
 		s.enter(i, r)
 	}
 	return i
 }
 
-// enter puts a row of a long chain into the index.
+// indexChain puts the rows of a chain into the index.
+func (s *joinState) indexChain(words []uint64, side int) {
+	if words[joinFlags]&(keyIndexed<<side) != 0 {
+		return
+	}
+	words[joinFlags] |= keyIndexed << side
+	for n := half(words[joinHeads], side); n != 0; {
+		r := s.row(n - 1)
+		s.enter(n-1, r)
+		n = r.next
+	}
+}
+
+// enter puts a row into the index.
 func (s *joinState) enter(i uint32, r *joinRow) {
 	h := rowHashOf(r.group, int(r.flags&rowSide), s.bytes(r))
 	if other, ok := s.index[h]; ok && other != i {
