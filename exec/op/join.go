@@ -1,6 +1,8 @@
 package op
 
 import (
+	"slices"
+
 	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/sql/expr"
@@ -120,7 +122,7 @@ func (o *joinOp) Open(ctx *Context) error {
 			o.never[i] = append(o.never[i], o.rng.never[i]...)
 		}
 	}
-	o.st = joinState{o: o, complete: true}
+	o.st = joinState{o: o, complete: true, lent: slices.ContainsFunc(all, func(t types.Type) bool { return t.Kind() == types.KindString })}
 	o.st.reset()
 	for i := range 2 {
 		if o.st.tables[i], err = openTable(ctx, o.node, uint32(i), stagedMode); err != nil {

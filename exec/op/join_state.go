@@ -64,6 +64,7 @@ type joinState struct {
 	used     int
 	free     []uint32
 	rows     arena
+	lent     bool              // strings that have been emitted are views of rows: the garbage collector alone knows when they are gone
 	index    map[uint64]uint32 // hash of group and bytes → row, of chains with keyIndexed
 	collided bool              // the index lacks rows of equal hashes
 	negative int               // rows with a negative count
@@ -507,5 +508,7 @@ func (s *joinState) compact() {
 			r.at = s.rows.add(old.get(r.at, int(r.n)))
 		}
 	}
-	s.rows.recycle(old)
+	if !s.lent {
+		s.rows.recycle(old)
+	}
 }

@@ -2,8 +2,10 @@ package op_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/streamdb/streamdb/exec/op/optest"
@@ -248,4 +250,35 @@ func TestJoinNullSafe(t *testing.T) {
 		Route:  [][]int{{1}, {1}},
 		Epochs: []optest.Epoch{{In: []string{"+ 1 NULL\n+ 2 5", "+ 3 NULL\n+ 4 6"}, Want: "+ 1 3\n+ 2 NULL\n+ NULL 4"}},
 	})
+}
+
+// Strings that a join has put out are views of its rows: they stay what they were when the rows are gone and their memory is used again.
+func TestJoinStringsOutliveRows(t *testing.T) {
+	s := schema("id", types.Int4, "k", types.Int4, "v", types.Text)
+	h := optest.NewHost(t, functions.Builtins())
+	o, out := h.Open(joinNode(input([]int{0}, s), input([]int{0}, s), plan.Inner, []int{1}, []int{1}, []int{0, 3}, nil)), &capture{}
+	const rows = 1000
+	long := func(letter string) string { return strings.Repeat(letter, 4<<10) }
+	change := func(port int, weight int64, value string) {
+		c := types.NewChunk(s.Types())
+		for i := range rows {
+			for k := range 2 {
+				c.Cols[k].Int = append(c.Cols[k].Int, int64(i))
+			}
+			c.Cols[2].Str = append(c.Cols[2].Str, value)
+			c.Weights = append(c.Weights, weight)
+		}
+		c.N = rows
+		require.NoError(t, o.Process(port, c, out))
+	}
+	change(0, 1, long("a"))
+	change(1, 1, "b")
+	shown := out.rows.Clone()
+	change(0, -1, long("a"))
+	h.Barrier(o, out)
+	change(0, 1, long("c"))
+	for i := range rows {
+		require.Equal(t, long("a"), shown.Cols[2].Str[i])
+	}
+	require.NoError(t, o.Close())
 }
