@@ -64,6 +64,9 @@ func (e *Engine) Recall(ctx context.Context, rel *Relation, past []PastState, no
 	return true, nil
 }
 
+// NotRecalled tells why what views missed of a relation cannot be found. Call it before those are created.
+func (e *Engine) NotRecalled(rel *Relation, err error) { rel.unrecalled = err }
+
 var errTooMuch = pgerr.Newf(pgerr.ConfigurationLimitExceeded, "more has changed than the change log holds")
 
 // difference gathers changed rows in chunks.

@@ -130,8 +130,20 @@ func (j *Job) exactlyOnce() bool { return j.Spec.Sink != nil && j.target.Load().
 
 // errSinkBehind: a sink that began again from what its inputs hold would write rows twice, and miss those that have gone.
 func errSinkBehind(j *Job) error {
-	return pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "sink %q cannot go on: the changes since its last checkpoint are not kept any more", j.Spec.Name).
+	for _, in := range j.inputs {
+		if err, answer := in.unrecalled, (*object.Error)(nil); errors.As(err, &answer) && !errors.Is(err, object.ErrNotFound) {
+			return pgerr.Wrap(pgerr.CannotConnectNow, err, "sink %q cannot go on before the server is started again: what has changed in %q since its last checkpoint could not be fetched", j.Spec.Name, in.Name).
+				WithHint("Nothing is lost: start the server again when its checkpoint directory can be read. Do not create the sink anew.")
+		}
+	}
+	err := pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "sink %q cannot go on: the changes since its last checkpoint are not kept any more", j.Spec.Name).
 		WithHint("Empty the target, DROP the sink and CREATE it anew. Raise change_log_limit if this happens often.")
+	for _, in := range j.inputs {
+		if in.unrecalled != nil {
+			return err.WithDetail("What has changed in %q cannot be found: %v", in.Name, in.unrecalled)
+		}
+	}
+	return err
 }
 
 // adopt makes r the job's run unless the job was stopped meanwhile.

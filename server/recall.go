@@ -129,6 +129,7 @@ func (r *recall) relation(ctx context.Context, o *catalog.Object, now *checkpoin
 	}
 	if err := r.bring(ctx, rel, now, held, at); err != nil {
 		r.s.log.Warn().Err(err).Str("relation", o.Name).Msg("what views missed of a relation cannot be found: they are computed again")
+		r.s.engine.NotRecalled(rel, err)
 	}
 }
 

@@ -250,7 +250,7 @@ func TestASinkGoesOnAtTheStartThatFindsWhatItMissed(t *testing.T) {
 	})
 	move()
 	s.must("RESUME k", "INSERT INTO t VALUES (0, 7)", "CHECKPOINT m", "DELETE FROM t WHERE id = 1", "CHECKPOINT m")
-	require.Contains(t, s.row("SELECT last_error FROM streamdb.jobs WHERE name = 'k'"), "cannot go on")
+	require.Contains(t, s.row("SELECT last_error FROM streamdb.jobs WHERE name = 'k'"), `sink "k" cannot go on before the server is started again: what has changed in "m" since its last checkpoint could not be fetched`)
 	s3.SetFault(nil)
 	move()
 	require.Equal(t, "20000", s.row("SELECT count(*) FROM m"))
