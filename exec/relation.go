@@ -41,7 +41,7 @@ type Relation struct {
 	recalled uint64
 	// unrecalled is why the log of a relation that was restored does not go back to where its readers are, nil when nothing has failed. Set before any reader is created.
 	unrecalled error
-	floor    atomic.Uint64 // readers of the relation that was known by the id before may have seen this epoch
+	floor      atomic.Uint64 // readers of the relation that was known by the id before may have seen this epoch
 	// history keeps changes for subscriptions that go on from the past; nil: none are kept.
 	history atomic.Pointer[history]
 

@@ -216,7 +216,10 @@ func TestClaimsAndCrashes(t *testing.T) {
 // and stays.
 func TestRemoteCommits(t *testing.T) {
 	dir := t.TempDir()
-	far := func(c *server.Config) { c.CheckpointDir = dir; c.Settings = map[string]string{"execution.checkpointing.interval": "1h"} }
+	far := func(c *server.Config) {
+		c.CheckpointDir = dir
+		c.Settings = map[string]string{"execution.checkpointing.interval": "1h"}
+	}
 	for _, c := range []struct{ made, read, want string }{
 		{"CREATE TABLE alone (k int)", "SELECT count(*) FROM alone", "0"},
 		{"CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM old", "SELECT n FROM v", "1"},
