@@ -136,8 +136,8 @@ func errSinkBehind(j *Job) error {
 				WithHint("Nothing is lost: start the server again when its checkpoint directory can be read. Do not create the sink anew.")
 		}
 	}
-	err := pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "sink %q cannot go on: the changes since its last checkpoint are not kept any more", j.Spec.Name).
-		WithHint("Empty the target, DROP the sink and CREATE it anew. Raise change_log_limit if this happens often.")
+	err := pgerr.Newf(pgerr.ObjectNotInPrerequisiteState, "sink %q cannot go on: the changes since its last checkpoint are not kept any more, or what it reads was computed anew", j.Spec.Name).
+		WithHint("Empty the target, DROP the sink and CREATE it anew. Raise --memory if it falls behind often: a change log holds an eighth of it.")
 	for _, in := range j.inputs {
 		if in.unrecalled != nil {
 			return err.WithDetail("What has changed in %q cannot be found: %v", in.Name, in.unrecalled)

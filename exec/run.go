@@ -485,7 +485,7 @@ func (r *run) checkReaders() error {
 	for _, rd := range r.readers {
 		if rd.Detached() {
 			return pgerr.Newf(pgerr.ConfigurationLimitExceeded, "the view fell behind the change log it reads: it is filled again from the current content").
-				WithHint("Raise change_log_limit if this happens often.")
+				WithHint("Raise --memory if this happens often: a change log holds an eighth of it.")
 		}
 	}
 	return nil
