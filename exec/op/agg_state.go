@@ -185,13 +185,12 @@ func (o *aggOp) restore() error {
 	}
 	one := types.NewChunk(o.keyTypes)
 	n := 0
-	stop := errors.New("budget used up")
 	err := o.state.scanAll(func(_ uint16, k, v []byte) error {
 		n++
 		if n%4096 == 0 && o.node.Agg.OnClose < 0 {
 			o.report(o.groups.bytes())
 			if o.ctx.Budget.Over() {
-				return stop
+				return errBudgetUsed
 			}
 		}
 		for _, c := range one.Cols {
@@ -213,7 +212,7 @@ func (o *aggOp) restore() error {
 		}
 		return o.decodeGroup(g[0], o.groups.row(g[0]), v)
 	})
-	if errors.Is(err, stop) {
+	if errors.Is(err, errBudgetUsed) {
 		o.complete = false
 		return nil
 	}

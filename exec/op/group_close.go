@@ -7,16 +7,14 @@ import (
 	"github.com/streamdb/streamdb/types"
 )
 
-// groupClosing makes an operator that works per group hold its groups back until the watermark of a column that it groups by has passed their value. They
-// are then emitted once and forgotten; rows that come later are late rows. What is late is decided at barriers: rows that arrive together are taken,
-// whatever their order.
+// closeMark is the watermark of a column that an operator groups by and emits closed groups of. Rows of groups that have closed are late rows. What is late is decided at
+// barriers: rows that arrive together are taken, whatever their order.
 //
-// State: table 1 (see dueQueue) has the groups by the value of the column, table 2 the watermark (see markTable).
-type groupClosing struct {
+// State: table 2 has the watermark (see markTable).
+type closeMark struct {
 	b      *base
 	on     bool
 	column int
-	queue  dueQueue
 	marks  markTable
 	mark   int64 // groups below are closed
 	marked bool
@@ -27,15 +25,12 @@ type groupClosing struct {
 }
 
 // open prepares for closing by an input column; nil: groups do not close.
-func (g *groupClosing) open(b *base, column *int) error {
+func (g *closeMark) open(b *base, column *int) error {
 	g.b = b
 	if column == nil || b.ctx.OneShot {
 		return nil
 	}
 	g.on, g.column = true, *column
-	if err := g.queue.open(b.ctx, b.node, 1); err != nil {
-		return err
-	}
 	return g.marks.open(b.ctx, b.node, 2, func(m int64) {
 		if !g.marked || m > g.mark {
 			g.mark = m
@@ -44,7 +39,7 @@ func (g *groupClosing) open(b *base, column *int) error {
 	})
 }
 
-func (g *groupClosing) watermark(w Watermark) {
+func (g *closeMark) watermark(w Watermark) {
 	if !g.on || w.Column != g.column || g.marked && w.Value <= g.mark || g.due && w.Value <= g.next {
 		return
 	}
@@ -52,11 +47,45 @@ func (g *groupClosing) watermark(w Watermark) {
 }
 
 // dropLate diverts rows of groups that have closed.
-func (g *groupClosing) dropLate(c *types.Chunk) (*types.Chunk, error) {
+func (g *closeMark) dropLate(c *types.Chunk) (*types.Chunk, error) {
 	if !g.on || !g.marked {
 		return c, nil
 	}
 	return divertLate(g.b, c, c.Cols[g.column], g.mark, true, &g.sel, &g.rest)
+}
+
+// advance reports whether groups may have closed since the last barrier.
+func (g *closeMark) advance() bool {
+	if !g.due {
+		return false
+	}
+	g.mark, g.marked, g.due, g.marks.changed = g.next, true, false, true
+	return true
+}
+
+// save is for barriers of checkpoints.
+func (g *closeMark) save() error {
+	if !g.on {
+		return nil
+	}
+	return g.marks.save(g.mark)
+}
+
+// groupClosing makes an operator that keeps its rows in state hold its groups back until the watermark of a column that it groups by has passed their value. They
+// are then emitted once and forgotten.
+//
+// State besides that of closeMark: table 1 (see dueQueue) has the groups by the value of the column.
+type groupClosing struct {
+	closeMark
+	queue dueQueue
+}
+
+// open prepares for closing by an input column; nil: groups do not close.
+func (g *groupClosing) open(b *base, column *int) error {
+	if err := g.closeMark.open(b, column); err != nil || !g.on {
+		return err
+	}
+	return g.queue.open(b.ctx, b.node, 1)
 }
 
 // list notes the group that row r belongs to; group is its part of the state key.
@@ -69,8 +98,7 @@ func (g *groupClosing) list(kg uint16, group []byte, c *types.Chunk, r int) erro
 
 // barrier calls emit for the groups that have closed and deletes their rows.
 func (g *groupClosing) barrier(b checkpoint.Barrier, rows *sortedRows, emit func(kg uint16, group []byte) error) error {
-	if g.due {
-		g.mark, g.marked, g.due, g.marks.changed = g.next, true, false, true
+	if g.advance() {
 		err := g.queue.take(g.mark-1, func(kg uint16, _ int64, group, _ []byte) error {
 			if err := emit(kg, group); err != nil {
 				return err
@@ -84,10 +112,10 @@ func (g *groupClosing) barrier(b checkpoint.Barrier, rows *sortedRows, emit func
 			return err
 		}
 	}
-	if !g.on || b.Checkpoint == 0 {
+	if b.Checkpoint == 0 {
 		return nil
 	}
-	return g.marks.save(g.mark)
+	return g.save()
 }
 
 // forget deletes the rows of a group.

@@ -49,6 +49,9 @@ func New(node *plan.Node) (Operator, error) {
 	case plan.KindUnion:
 		return &unionOp{base: b}, nil
 	case plan.KindTopN:
+		if boundedTopN(node) {
+			return &boundedTopNOp{base: b}, nil
+		}
 		return &topNOp{base: b}, nil
 	case plan.KindOver:
 		return &overOp{base: b}, nil

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/streamdb/streamdb/planner/plan"
+	"github.com/streamdb/streamdb/state"
 	"github.com/streamdb/streamdb/types"
 )
 
@@ -21,6 +22,7 @@ type sortedRows struct {
 	tie    []int
 	// tieDesc: rows that are equal in order are in descending order of the stream key.
 	tieDesc bool
+	mode    state.PartMode
 	types   []types.Type
 
 	hash     []uint64
@@ -54,7 +56,7 @@ func (s *sortedRows) openPort(ctx *Context, node *plan.Node, number uint32, port
 		s.spread = s.group
 	}
 	var err error
-	s.table, err = openTable(ctx, node, number, orderedMode)
+	s.table, err = openTable(ctx, node, number, s.mode)
 	return err
 }
 
@@ -242,4 +244,32 @@ func (m *groupMarks) emit(out Emitter) error {
 	}
 	m.pend = m.pend[:0]
 	return nil
+}
+
+// rowText decodes encoded rows. Strings of what it decodes are views into memory of its own, which is never used again.
+type rowText struct {
+	strings bool
+	buf     []byte
+}
+
+const rowTextBytes = 64 << 10
+
+func (t *rowText) open(ts []types.Type) {
+	for _, x := range ts {
+		t.strings = t.strings || x.Kind() == types.KindString
+	}
+}
+
+// decode appends a row to cols.
+func (t *rowText) decode(row []byte, cols []*types.Vector) error {
+	if t.strings {
+		if cap(t.buf)-len(t.buf) < len(row) {
+			t.buf = make([]byte, 0, max(len(row), rowTextBytes))
+		}
+		n := len(t.buf)
+		t.buf = append(t.buf, row...)
+		row = t.buf[n:]
+	}
+	_, err := types.DecodeRows(viewString(row), 1, cols)
+	return err
 }

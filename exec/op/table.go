@@ -1,6 +1,8 @@
 package op
 
 import (
+	"errors"
+	"slices"
 	"strings"
 	"unsafe"
 
@@ -52,6 +54,32 @@ func openTable(ctx *Context, node *plan.Node, number uint32, mode state.PartMode
 	}
 	p, err := ctx.Store.Part(node.ID*tablesPerNode+number, ctx.Subtask, ctx.Groups, mode)
 	return table{part: p}, err
+}
+
+// errBudgetUsed ends the reading of state at a restore: what is left is read when it is needed.
+var errBudgetUsed = errors.New("budget used up")
+
+// dropTable deletes what a table holds that the operator does not use any more.
+func dropTable(ctx *Context, node *plan.Node, number uint32) error {
+	t, err := openTable(ctx, node, number, orderedMode)
+	if err != nil {
+		return err
+	}
+	type entry struct {
+		kg  uint16
+		key []byte
+	}
+	var all []entry
+	err = t.scanAll(func(kg uint16, key, _ []byte) error {
+		all = append(all, entry{kg, slices.Clone(key)})
+		return nil
+	})
+	for _, e := range all {
+		if err == nil {
+			err = t.del(e.kg, e.key)
+		}
+	}
+	return err
 }
 
 func errCorruptState(node *plan.Node) error {

@@ -101,9 +101,13 @@ func TestTopNAppendOnlyForgets(t *testing.T) {
 			n.Dense, n.Offset = true, 0
 		}
 		node := topNode(in, n)
-		if rapid.Bool().Draw(rt, "ranks") {
+		switch rapid.IntRange(0, 2).Draw(rt, "ranks") {
+		case 1:
 			n.Ranks = []string{plan.RankNumber, plan.RankRank, plan.RankDense}
 			node.Schema = append(slices.Clone(in.Schema), schema("n", types.Int8, "r", types.Int8, "d", types.Int8)...)
+		case 2:
+			n.Ranks = []string{rapid.SampledFrom([]string{plan.RankNumber, plan.RankRank, plan.RankDense}).Draw(rt, "rank")}
+			node.Schema = append(slices.Clone(in.Schema), schema("n", types.Int8)...)
 		}
 		return optest.Spec{Node: node, Route: [][]int{{1}}, Epochs: es}
 	})
