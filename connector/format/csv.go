@@ -57,6 +57,9 @@ type csvDecoder struct {
 	wanted    []int // target of each column of schema, -1: none
 	fields    []int // target of each field, -1: none; known after Start
 	missing   []int // targets without a field
+	wantedEnd int   // number of fields up to the last one that has a target
+	exact     bool  // numbers and timestamps may be read before the end of their field is known: nothing in them is a delimiter or stands for NULL
+	quoteAt   int   // index of the first quote in buf that is not before the row being read
 	header    bool
 	delim     byte
 	quote     byte
@@ -66,6 +69,7 @@ type csvDecoder struct {
 	memo      dateMemo
 	buf       []byte
 	unquoted  []byte // value being put together from quoted and unquoted parts
+	delimText [1]byte
 	delims    uint64 // the delimiter, eight times
 	quotes    uint64
 	extraLine int64 // line ends inside quotes of the row being read
@@ -104,6 +108,8 @@ func newCSV(cfg *Config) (*csvDecoder, error) {
 	if d.delim == d.quote {
 		return nil, pgerr.Newf(pgerr.InvalidParameterValue, "options \"%s\" and \"%s\" must differ", optDelimiter, optQuote)
 	}
+	d.exact = d.null == "" && !strings.ContainsRune("0123456789-.: TZ", rune(d.delim))
+	d.delimText[0] = d.delim
 	d.delims, d.quotes = uint64(d.delim)*ones, uint64(d.quote)*ones
 	d.wanted = make([]int, len(cfg.Schema))
 	for i := range d.wanted {
@@ -138,7 +144,7 @@ func (d *csvDecoder) Start(in *Input) (int, bool, error) {
 		return 0, false, nil
 	}
 	if !d.header {
-		d.fields = d.wanted
+		d.bindFields(d.wanted)
 		return at, true, nil
 	}
 	d.buf, d.inNames, d.names = in.Data, true, nil
@@ -172,9 +178,9 @@ func (d *csvDecoder) bindHeader(names []string) error {
 			folded[f] = i
 		}
 	}
-	d.fields = make([]int, len(names))
-	for i := range d.fields {
-		d.fields[i] = -1
+	fields := make([]int, len(names))
+	for i := range fields {
+		fields[i] = -1
 	}
 	found := 0
 	for i, c := range d.schema {
@@ -188,7 +194,7 @@ func (d *csvDecoder) bindHeader(names []string) error {
 		case ok:
 			found++
 			if t >= 0 {
-				d.fields[f] = t
+				fields[f] = t
 			}
 		case t >= 0:
 			d.missing = append(d.missing, t)
@@ -198,19 +204,29 @@ func (d *csvDecoder) bindHeader(names []string) error {
 		return pgerr.Newf(pgerr.BadCopyFileFormat, "none of the columns is in the CSV header \"%s\"", strings.Join(names, string(d.delim))).
 			WithHint("If the first row is not a header, use ENCODE CSV (header = false).")
 	}
+	d.bindFields(fields)
 	return nil
+}
+
+func (d *csvDecoder) bindFields(fields []int) {
+	d.fields = fields
+	for f, t := range fields {
+		if t >= 0 {
+			d.wantedEnd = f + 1
+		}
+	}
 }
 
 // Decode implements Decoder.
 func (d *csvDecoder) Decode(in *Input, c *types.Chunk, limit int) int {
 	r := bind(d.targets, c, limit)
 	last := r + limit
-	d.buf = in.Data
+	d.buf, d.quoteAt = in.Data, -1
 	at := 0
 	clean := d.isClean(in)
 	for r < last && at < len(in.Data) {
 		d.row, d.seen, d.rowErr = r, 0, nil
-		next, end := d.scan(at, len(in.Data), in.Final)
+		next, end := d.read(at, in.Final)
 		rowErr, fields := d.rowErr, d.seen
 		if next < 0 {
 			if !in.Final {
@@ -282,6 +298,70 @@ func (d *csvDecoder) store(f int, value string, quoted bool) {
 	default:
 		d.rowErr = t.text(d.row, value, &d.memo)
 	}
+}
+
+// read goes over the fields of the row at i, as scan does.
+func (d *csvDecoder) read(i int, final bool) (next, end int) {
+	if d.quoteAt < i {
+		if d.quoteAt = bytes.IndexByte(d.buf[i:], d.quote); d.quoteAt < 0 {
+			d.quoteAt = len(d.buf)
+		} else {
+			d.quoteAt += i
+		}
+	}
+	switch n := bytes.IndexByte(d.buf[i:], '\n'); {
+	case n >= 0:
+		end, next = i+n, i+n+1
+	case final:
+		end, next = len(d.buf), len(d.buf)
+	default:
+		return -1, 0
+	}
+	if d.quoteAt < end {
+		return d.scan(i, len(d.buf), final)
+	}
+	if end > i && d.buf[end-1] == '\r' {
+		end--
+	}
+	d.extraLine = 0
+	d.plain(i, end)
+	return next, end
+}
+
+// plain goes over the fields of the row from i to end, which has no quotes.
+func (d *csvDecoder) plain(i, end int) {
+	p := unsafe.Pointer(unsafe.SliceData(d.buf))
+	for f := range d.wantedEnd {
+		next := -1
+		if t := d.fields[f]; t >= 0 && d.exact && d.rowErr == nil {
+			switch g := &d.targets[t]; g.how {
+			case convertInt:
+				if v, n := integer(p, i); n >= 0 && n <= end && (n == end || d.buf[n] == d.delim) && fits(g.t.OID, v) {
+					g.v.Int[d.row], next = v, n
+				}
+			case convertTimestamp, convertTimestamptz:
+				if v, n := d.memo.prefix(view(d.buf[i:end])); n >= 0 && (i+n == end || d.buf[i+n] == d.delim) {
+					g.v.Int[d.row], next = v, i+n
+				}
+			}
+		}
+		if next < 0 {
+			if next = end; i < end {
+				if n := bytes.IndexByte(d.buf[i:end], d.delim); n >= 0 {
+					next = i + n
+				}
+			}
+			if d.fields[f] >= 0 {
+				d.store(f, view(d.buf[i:next]), false)
+			}
+		}
+		if next >= end {
+			d.seen = f + 1
+			return
+		}
+		i = next + 1
+	}
+	d.seen = d.wantedEnd + 1 + bytes.Count(d.buf[i:end], d.delimText[:])
 }
 
 // scan goes over the fields of the row at i. It returns the index of the row after it and of the row's end without its line end; next is

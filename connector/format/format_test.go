@@ -298,6 +298,48 @@ func TestCSVAgainstLibrary(t *testing.T) {
 	}
 }
 
+// A row without quotes, whose numbers and times are read before the end of their field is known, is the same as one with a quote somewhere, which is read field by field.
+func TestCSVPlainAsQuoted(t *testing.T) {
+	schema := types.Schema{{Name: "i", Type: types.Int4}, {Name: "ts", Type: types.Timestamp}, {Name: "t", Type: types.Text}, {Name: "n", Type: types.NumericType}, {Name: "last", Type: types.Text}}
+	values := []string{
+		"", "0", "7", "-7", "07", "123456789", "3000000000", "12345678901234567890", "1x", " 1", "1 ", "null", "NULL", "T", "Z", "a\rb", "é", "\xff",
+		"2024-01-31 01:02:03", "2024-01-31T01:02:03Z", "2024-01-31 01:02:03.5", "2024-01-31 01:02:03.123456", "2024-01-31 01:02:03.1234567", "2024-01-31 01:02:03.", "2024-01-31 25:02:03",
+		"2024-01-31 01:02:03Z0", "2024-01-31", "2024-01-31 01:02:03+02", "1.5", "-0.25",
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, delim := range []string{",", "\t", "5", "-", "T", "Z", ".", ":", " "} {
+		for _, null := range []string{"", "0", "7", "null"} {
+			for _, columns := range [][]int{{0, 1, 2, 3}, {1}, {0}, {3, 2}, {4, 0}, {}} {
+				var plain, quoted strings.Builder
+				for range 200 {
+					var fields []string
+					for range len(schema) - 1 + rng.IntN(10)/9 - rng.IntN(10)/9 {
+						fields = append(fields, values[rng.IntN(len(values))])
+					}
+					row, end := strings.Join(fields, delim), "\n"
+					if rng.IntN(5) == 0 {
+						end = "\r\n"
+					}
+					plain.WriteString(row + delim + "x" + end)
+					quoted.WriteString(row + delim + "\"x\"" + end)
+				}
+				cfg := &Config{Schema: schema, Columns: columns, Encode: "CSV", Options: map[string]string{"header": "false", "delimiter": delim, "null": null}}
+				of := func(text string) result {
+					r := decode(t, cfg, text, 0, 1000)
+					for i, b := range r.bad {
+						_, r.bad[i], _ = strings.Cut(b, ": ")
+					}
+					return r
+				}
+				a := of(plain.String())
+				require.Equal(t, of(quoted.String()), a, "delimiter %q, null %q, columns %v", delim, null, columns)
+				require.Len(t, append(a.rows, a.bad...), 200)
+				require.Equal(t, a.rows, decode(t, cfg, plain.String(), 7, 3).rows)
+			}
+		}
+	}
+}
+
 func fuzzSchema() types.Schema {
 	return types.Schema{
 		{Name: "i", Type: types.Int4},

@@ -141,16 +141,21 @@ const (
 	maxFraction     = 6 // digits of a microsecond
 )
 
-// timestamp reads "yyyy-mm-dd hh:mm:ss[.ffffff][Z]" (blank or T between); ok is false for every other form, which the full parser judges.
-// s must be followed by readable bytes.
+// timestamp reads s if it has the form that prefix knows; ok is false for every other one, which the full parser judges.
 func (m *dateMemo) timestamp(s string) (ts int64, ok bool) {
+	ts, n := m.prefix(s)
+	return ts, n == len(s)
+}
+
+// prefix reads "yyyy-mm-dd hh:mm:ss[.ffffff][Z]" (blank or T between) at the start of s, and returns how many bytes that are; -1 when it is not there. s must be followed by eight readable bytes.
+func (m *dateMemo) prefix(s string) (ts int64, n int) {
 	if len(s) < 19 || s[10] != ' ' && s[10] != 'T' {
-		return 0, false
+		return 0, -1
 	}
 	if s[:10] != view(m.text[:]) {
 		day, err := types.ParseTimestamp(nil, s[:10])
 		if err != nil || s[4] != '-' || s[7] != '-' {
-			return 0, false
+			return 0, -1
 		}
 		copy(m.text[:], s)
 		m.day = day
@@ -160,31 +165,29 @@ func (m *dateMemo) timestamp(s string) (ts int64, ok bool) {
 	x := load(p, 11)
 	t := x ^ 0x30303a30303a3030 // hh:mm:ss, digits become their values and colons zero
 	if ((t+0x7676007676007676)|t)&highs != 0 || t&colons != 0 {
-		return 0, false
+		return 0, -1
 	}
 	h := int64(t&0xff)*10 + int64(t>>8&0xff)
 	mi := int64(t>>24&0xff)*10 + int64(t>>32&0xff)
 	sec := int64(t>>48&0xff)*10 + int64(t>>56)
 	if h > 23 || mi > 59 || sec > 59 {
-		return 0, false
+		return 0, -1
 	}
 	us := int64(0)
 	i := 19
 	if i < len(s) && s[i] == '.' {
+		x := load(p, i+1)
+		digits := digits8(x)
+		if digits == 0 || digits > maxFraction {
+			return 0, -1
+		}
+		us = int64(parse8(x, digits)) * powersOfTen[maxFraction-digits]
+		i += 1 + int(digits)
+	}
+	if i < len(s) && s[i] == 'Z' {
 		i++
-		unit := int64(microsPerSecond / 10)
-		for ; i < len(s) && s[i]-'0' <= 9; i++ {
-			us += unit * int64(s[i]-'0')
-			unit /= 10
-		}
-		if i == 20 || i > 20+maxFraction {
-			return 0, false
-		}
 	}
-	if i < len(s) && (s[i] != 'Z' || i+1 != len(s)) {
-		return 0, false
-	}
-	return m.day + h*microsPerHour + mi*microsPerMinute + sec*microsPerSecond + us, true
+	return m.day + h*microsPerHour + mi*microsPerMinute + sec*microsPerSecond + us, i
 }
 
 // word returns the up to sixteen bytes of s as two words with masks, for comparison with two loads.
