@@ -112,6 +112,9 @@ func load(p unsafe.Pointer, i int) uint64 { return *(*uint64)(unsafe.Add(p, i)) 
 const (
 	ones  = 0x0101010101010101
 	highs = 0x8080808080808080
+	// blanks are the least bytes that are no control characters.
+	blanks    = ' ' * ones
+	wordBytes = 8
 )
 
 // equal marks the high bit of the bytes of x that equal those of pattern; above the lowest mark there may be false ones.

@@ -27,6 +27,9 @@ type jsonDecoder struct {
 	line    int64
 	memo    dateMemo
 	buf     []byte
+
+	escapeAt int  // index of the first backslash in buf that is not before the row being read
+	simple   bool // the row being read has no escapes and no control characters and is UTF-8: strings end at the next quote
 }
 
 // mark tells in which row a target was set last, and whether by its exact name.
@@ -100,7 +103,7 @@ func (d *jsonDecoder) Resync(data []byte) int {
 func (d *jsonDecoder) Decode(in *Input, c *types.Chunk, limit int) int {
 	r := bind(d.targets, c, limit)
 	last := r + limit
-	d.buf = in.Data
+	d.buf, d.escapeAt = in.Data, -1
 	at := 0
 	for r < last && at < len(in.Data) {
 		end := len(in.Data)
@@ -114,6 +117,7 @@ func (d *jsonDecoder) Decode(in *Input, c *types.Chunk, limit int) int {
 		if i := d.space(at, end); i < end {
 			err := tooLong(end - at)
 			if err == nil {
+				d.simple = d.isSimple(i, end)
 				err = d.object(i, end, r)
 			}
 			if err != nil {
@@ -132,6 +136,37 @@ func (d *jsonDecoder) Decode(in *Input, c *types.Chunk, limit int) int {
 	d.buf = nil
 	finish(d.targets, c, r)
 	return at
+}
+
+// isSimple looks at the row from i to end as a whole, which is cheaper than at its strings one by one.
+func (d *jsonDecoder) isSimple(i, end int) bool {
+	if d.escapeAt < i {
+		if d.escapeAt = bytes.IndexByte(d.buf[i:], '\\'); d.escapeAt < 0 {
+			d.escapeAt = len(d.buf)
+		} else {
+			d.escapeAt += i
+		}
+	}
+	if d.buf[end-1] == '\r' {
+		end--
+	}
+	if d.escapeAt < end || end-i < wordBytes {
+		return false
+	}
+	p := unsafe.Pointer(unsafe.SliceData(d.buf))
+	var control, high uint64
+	k := i
+	for ; k+4*wordBytes <= end; k += 4 * wordBytes {
+		a, b, c, d := load(p, k), load(p, k+wordBytes), load(p, k+2*wordBytes), load(p, k+3*wordBytes)
+		control |= (a-blanks)&^a | (b-blanks)&^b | (c-blanks)&^c | (d-blanks)&^d
+		high |= a | b | c | d
+	}
+	for ; k < end; k += wordBytes {
+		x := load(p, min(k, end-wordBytes))
+		control |= (x - blanks) &^ x
+		high |= x
+	}
+	return control&highs == 0 && (high&highs == 0 || utf8.Valid(d.buf[i:end]))
 }
 
 // space returns the first index from i, at most end, that holds no blank.
@@ -295,6 +330,12 @@ func (d *jsonDecoder) member(i, end, r int, k *jsonKey) (int, error) {
 	case c == '"':
 		if t.how == convertJSON {
 			break
+		}
+		if t.how == convertTimestamp || t.how == convertTimestamptz {
+			if v, n := d.memo.prefix(view(d.buf[i+1 : end])); n >= 0 && i+1+n < end && d.buf[i+1+n] == '"' {
+				t.v.Int[r] = v
+				return i + n + 2, nil
+			}
 		}
 		quote, escaped, err := d.str(i+1, end)
 		if err != nil {

@@ -1,6 +1,7 @@
 package format
 
 import (
+	"bytes"
 	"math/bits"
 	"unicode/utf8"
 	"unsafe"
@@ -11,17 +12,21 @@ import (
 // str scans a JSON string whose opening quote is before i. It returns the index of the closing quote, and whether there are escapes, after
 // checking these, control characters and the encoding.
 func (d *jsonDecoder) str(i, end int) (quote int, escaped bool, err error) {
+	if d.simple {
+		if n := bytes.IndexByte(d.buf[i:end], '"'); n >= 0 {
+			return i + n, false, nil
+		}
+	}
 	const (
-		quotes     = 0x2222222222222222
-		backslash  = 0x5c5c5c5c5c5c5c5c
-		whitespace = 0x2020202020202020
+		quotes    = '"' * ones
+		backslash = '\\' * ones
 	)
 	p := unsafe.Pointer(unsafe.SliceData(d.buf))
 	start := i
 	var high uint64
 	for i < end {
 		x := load(p, i)
-		m := equal(x, quotes) | equal(x, backslash) | (x-whitespace)&^x&highs
+		m := equal(x, quotes) | equal(x, backslash) | (x-blanks)&^x&highs
 		if m == 0 {
 			high |= x
 			i += 8
@@ -94,6 +99,10 @@ func (d *jsonDecoder) skip(i, end, depth int) (int, error) {
 		return d.literal(i, end, "false")
 	case 'n':
 		return d.literal(i, end, "null")
+	}
+	p := unsafe.Pointer(unsafe.SliceData(d.buf))
+	if _, n := integer(p, i); n > 0 && n <= end && delimits(d.buf, n, end) {
+		return n, nil
 	}
 	return d.skipNumber(i, end)
 }
