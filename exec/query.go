@@ -462,7 +462,7 @@ func (s *shotBadRows) BadRow(split, where string, err error, _ []byte) {
 	}
 }
 
-// Lookup is the fast path of a point read: it decodes the row with the given key values into c.
+// Lookup is the fast path of a point read: it decodes the row with the given key values into c. Its strings may be kept.
 func (v *Version) Lookup(key []types.Datum, c *types.Chunk) (bool, error) {
 	var buf [64]byte
 	enc := buf[:0]
@@ -476,5 +476,9 @@ func (v *Version) Lookup(key []types.Datum, c *types.Chunk) (bool, error) {
 	if err != nil || !ok {
 		return false, err
 	}
-	return true, decodeRow(row, c, v.Layout())
+	if err := v.Layout().DecodeView(row, c.Cols); err != nil {
+		return false, err
+	}
+	c.PushWeight(1)
+	return true, nil
 }

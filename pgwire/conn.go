@@ -47,11 +47,11 @@ type conn struct {
 	tlsState   tls.ConnectionState
 	serverCert []byte
 
-	rd      *reader
-	be      *pgproto3.Backend // decodes what rd has framed
-	wr      *writer
-	sess    Session
-	formats []Format // reused by Bind
+	rd    *reader
+	be    *pgproto3.Backend // decodes what rd has framed
+	wr    *writer
+	sess  Session
+	bound bindMessage // the last Bind
 
 	idle      time.Duration // how long the session lets its client be silent, from the next wait on; 0: for ever
 	idleCause *pgerr.Error
@@ -269,6 +269,13 @@ func (c *conn) message(typ byte, body []byte) error {
 		c.rd.discard(body)
 		return c.fail(typ, pgerr.Newf(pgerr.FeatureNotSupported, "the function call protocol is not supported").
 			WithHint("Call functions with SELECT."))
+	case typ == 'B':
+		ok := c.bound.decode(body)
+		c.rd.discard(body)
+		if !ok {
+			return c.fail(typ, protocolViolation("invalid message format"))
+		}
+		return c.bind(&c.bound)
 	case !wellFormed(typ, body):
 		c.rd.discard(body)
 		return c.fail(typ, protocolViolation("invalid message format"))
@@ -282,10 +289,6 @@ func (c *conn) message(typ byte, body []byte) error {
 		return c.query(m.String)
 	case *pgproto3.Parse:
 		return c.parse(m)
-	case *pgproto3.Bind:
-		err := c.bind(m)
-		*m = pgproto3.Bind{} // the parameters lie in the input buffer
-		return err
 	case *pgproto3.Describe:
 		return c.describe(m)
 	case *pgproto3.Execute:
@@ -453,42 +456,33 @@ func (c *conn) parse(m *pgproto3.Parse) error {
 	return c.wr.sendEmpty('1')
 }
 
-func (c *conn) bind(m *pgproto3.Bind) error {
-	if err := checkBind(m); err != nil {
+func (c *conn) bind(m *bindMessage) error {
+	if err := m.check(); err != nil {
 		return c.fail('B', err)
 	}
-	c.formats = c.formats[:0]
-	for _, f := range m.ParameterFormatCodes {
-		c.formats = append(c.formats, Format(f))
-	}
-	n := len(c.formats)
-	for _, f := range m.ResultFormatCodes {
-		c.formats = append(c.formats, Format(f))
-	}
+	n := m.paramFormats
 	ctx := c.begin()
-	err := c.sess.Bind(ctx, m.DestinationPortal, m.PreparedStatement, c.formats[:n:n], m.Parameters, c.formats[n:])
+	err := c.sess.Bind(ctx, m.portal, m.stmt, m.formats[:n:n], m.params, m.formats[n:])
 	c.end()
+	clear(m.params) // they lie in the input buffer
 	if err != nil {
 		return c.failed(ctx, 'B', err, "")
 	}
 	return c.wr.sendEmpty('2')
 }
 
-// checkBind checks the formats, and that parameters in text format are text.
-func checkBind(m *pgproto3.Bind) error {
-	if err := errors.Join(pgerr.CheckText(m.DestinationPortal), pgerr.CheckText(m.PreparedStatement)); err != nil {
+// check checks names and formats.
+func (m *bindMessage) check() error {
+	if err := errors.Join(pgerr.CheckText(m.portal), pgerr.CheckText(m.stmt)); err != nil {
 		return err
 	}
-	for _, fs := range [2][]int16{m.ParameterFormatCodes, m.ResultFormatCodes} {
-		for _, f := range fs {
-			if Format(f) != FormatText && Format(f) != FormatBinary {
-				return pgerr.Newf(pgerr.InvalidParameterValue, "unsupported format code: %d", f)
-			}
+	for _, f := range m.formats {
+		if f != FormatText && f != FormatBinary {
+			return pgerr.Newf(pgerr.InvalidParameterValue, "unsupported format code: %d", f)
 		}
 	}
-	nf := len(m.ParameterFormatCodes)
-	if nf > 1 && nf != len(m.Parameters) {
-		return protocolViolation("bind message has %d parameter formats but %d parameters", nf, len(m.Parameters))
+	if n := m.paramFormats; n > 1 && n != len(m.params) {
+		return protocolViolation("bind message has %d parameter formats but %d parameters", n, len(m.params))
 	}
 	return nil
 }

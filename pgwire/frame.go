@@ -4,47 +4,40 @@ import (
 	"encoding/binary"
 )
 
-// wellFormed reports whether the body of a message holds what its lengths and counts claim. The decoders of pgproto3 check most
-// of it, but trust some of these numbers.
+// wellFormed reports whether the body of a message holds what the decoders of pgproto3 take for granted.
 func wellFormed(typ byte, body []byte) bool {
 	switch typ {
 	case 'Q', 'f', 'D', 'C', 'E', 'P':
 		return len(body) > 0
-	case 'B':
-		return bindWellFormed(body)
 	}
 	return true
 }
 
-// bindWellFormed walks over a Bind: portal, statement, parameter formats, parameters, result formats.
-func bindWellFormed(b []byte) bool {
-	for range 2 {
-		i := 0
-		for i < len(b) && b[i] != 0 {
-			i++
-		}
-		if i == len(b) {
-			return false
-		}
-		b = b[i+1:]
-	}
-	skipFormats := func() bool {
-		if len(b) < 2 {
-			return false
-		}
-		n := 2 + 2*int(binary.BigEndian.Uint16(b))
-		if len(b) < n {
-			return false
-		}
-		b = b[n:]
-		return true
-	}
-	if !skipFormats() || len(b) < 2 {
+// bindMessage is a Bind. It is used again for the next one.
+type bindMessage struct {
+	portal, stmt string
+	formats      []Format // of the parameters, then of the results
+	paramFormats int      // how many are of the parameters
+	params       [][]byte // views of the message
+}
+
+// decode reads the body of a message: portal, statement, parameter formats, parameters, result formats. It reports whether the body holds what its
+// lengths and counts claim.
+func (m *bindMessage) decode(b []byte) (ok bool) {
+	m.formats, m.params = m.formats[:0], m.params[:0]
+	if b, ok = cutName(&m.portal, b); !ok {
 		return false
 	}
-	params := int(binary.BigEndian.Uint16(b))
+	if b, ok = cutName(&m.stmt, b); !ok {
+		return false
+	}
+	if b, ok = m.cutFormats(b); !ok || len(b) < 2 {
+		return false
+	}
+	m.paramFormats = len(m.formats)
+	n := int(binary.BigEndian.Uint16(b))
 	b = b[2:]
-	for range params {
+	for range n {
 		if len(b) < 4 {
 			return false
 		}
@@ -53,7 +46,42 @@ func bindWellFormed(b []byte) bool {
 		if size < -1 || size > len(b) {
 			return false
 		}
-		b = b[max(size, 0):]
+		if size < 0 {
+			m.params = append(m.params, nil)
+			continue
+		}
+		m.params = append(m.params, b[:size:size])
+		b = b[size:]
 	}
-	return skipFormats() && len(b) == 0
+	b, ok = m.cutFormats(b)
+	return ok && len(b) == 0
+}
+
+// cutName reads a name; s keeps its memory when it is the same already.
+func cutName(s *string, b []byte) (rest []byte, ok bool) {
+	i := 0
+	for i < len(b) && b[i] != 0 {
+		i++
+	}
+	if i == len(b) {
+		return nil, false
+	}
+	if *s != string(b[:i]) {
+		*s = string(b[:i])
+	}
+	return b[i+1:], true
+}
+
+func (m *bindMessage) cutFormats(b []byte) (rest []byte, ok bool) {
+	if len(b) < 2 {
+		return nil, false
+	}
+	n := int(binary.BigEndian.Uint16(b))
+	if b = b[2:]; len(b) < 2*n {
+		return nil, false
+	}
+	for i := range n {
+		m.formats = append(m.formats, Format(binary.BigEndian.Uint16(b[2*i:])))
+	}
+	return b[2*n:], true
 }

@@ -93,7 +93,7 @@ type Session interface {
 	// ParameterStatus returns what is reported to the client at startup, in order (server_version, client_encoding, …).
 	ParameterStatus() []Param
 
-	// Format returns the settings that text output depends on. It is asked for at each ResultWriter.RowDescription.
+	// Format returns the settings that text output depends on. It is asked for at each ResultWriter.RowDescription with columns in text format.
 	Format() *types.Format
 
 	// TxStatus returns TxIdle, TxActive or TxFailed; it is asked for when ReadyForQuery is sent. An implicit transaction counts

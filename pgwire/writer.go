@@ -164,7 +164,13 @@ func (w *writer) RowDescription(fields []FieldDescription) error {
 	if w.state != resultOpen {
 		return misuse("RowDescription out of place")
 	}
-	w.state, w.fields, w.format = resultRows, fields, w.sess.Format()
+	w.state, w.fields, w.format = resultRows, fields, nil
+	for i := range fields {
+		if fields[i].Format == FormatText {
+			w.format = w.sess.Format()
+			break
+		}
+	}
 	if !w.simple {
 		return w.err
 	}

@@ -117,11 +117,15 @@ func (a *actions) Configured() int64 { return a.ss.srv.configured.Load() }
 
 // IdleTimeout implements pgwire.Idler.
 func (ss *session) IdleTimeout() (time.Duration, *pgerr.Error) {
+	name, code, what := "idle_session_timeout", pgerr.IdleSessionTimeout, "idle-session"
 	if ss.tx.explicit {
-		return ss.vars.timeout("idle_in_transaction_session_timeout"),
-			pgerr.Newf(pgerr.IdleInTransactionSessionTimeout, "terminating connection due to idle-in-transaction timeout")
+		name, code, what = "idle_in_transaction_session_timeout", pgerr.IdleInTransactionSessionTimeout, "idle-in-transaction"
 	}
-	return ss.vars.timeout("idle_session_timeout"), pgerr.Newf(pgerr.IdleSessionTimeout, "terminating connection due to idle-session timeout")
+	d := ss.vars.timeout(name)
+	if d <= 0 {
+		return 0, nil
+	}
+	return d, pgerr.Newf(code, "terminating connection due to %s timeout", what)
 }
 
 // lockCtx is the context of waiting for a lock.

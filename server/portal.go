@@ -32,16 +32,34 @@ func (ss *session) ClosePortal(_ context.Context, name string) error {
 
 func (ss *session) closePortal(name string) {
 	if p := ss.portals[name]; p != nil {
-		p.close()
-		delete(ss.portals, name)
+		ss.drop(p)
 	}
 }
 
+// drop closes a portal and forgets it. One of a read by key, which leaves nothing behind, is kept for the next.
+func (ss *session) drop(p *portal) {
+	p.close()
+	delete(ss.portals, p.name)
+	if p.stmt.point != nil && p.sql == nil {
+		ss.spare = p
+	}
+}
+
+// newPortal returns an empty portal of a statement.
+func (ss *session) newPortal(p *prepared) *portal {
+	q := ss.spare
+	if q == nil || p.point == nil {
+		return &portal{}
+	}
+	ss.spare = nil
+	*q = portal{args: q.args[:0], formats: q.formats[:0]}
+	return q
+}
+
 func (ss *session) closePortals(which func(*portal) bool) {
-	for name, p := range ss.portals {
+	for _, p := range ss.portals {
 		if which(p) {
-			p.close()
-			delete(ss.portals, name)
+			ss.drop(p)
 		}
 	}
 }
@@ -116,7 +134,7 @@ type portal struct {
 	stmt    *prepared
 	args    []types.Datum
 	formats []pgwire.Format
-	at      time.Time // when it was made
+	at      time.Time // when it was made; the unnamed one does not know
 	depth   int       // savepoints there were
 	done    bool
 	failed  bool    // a FETCH from it: it gives no more rows

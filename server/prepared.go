@@ -272,13 +272,18 @@ func (ss *session) bind(name, stmt string, paramFormats []pgwire.Format, values 
 		return pgerr.Newf(pgerr.DuplicateCursor, "cursor %q already exists", name)
 	}
 	p.uses++
-	args := make([]types.Datum, len(values))
-	f := ss.Format()
+	ss.closePortal(name)
+	q := ss.newPortal(p)
+	args := slices.Grow(q.args, len(values))[:len(values)]
+	var f *types.Format
 	for i, v := range values {
 		t := p.params[i]
 		if v == nil {
 			args[i] = types.NullDatum(t)
 			continue
+		}
+		if f == nil && (formatOf(paramFormats, i) != pgwire.FormatBinary || t.OID != types.OIDInt8 && t.OID != types.OIDInt4) {
+			f = ss.Format()
 		}
 		var d types.Datum
 		var err error
@@ -295,8 +300,11 @@ func (ss *session) bind(name, stmt string, paramFormats []pgwire.Format, values 
 		}
 		args[i] = d
 	}
-	ss.closePortal(name)
-	ss.portals[name] = &portal{name: name, stmt: p, args: args, at: time.Now(), depth: len(ss.tx.saved), formats: slices.Clone(resultFormats)}
+	*q = portal{name: name, stmt: p, args: args, depth: len(ss.tx.saved), formats: append(q.formats, resultFormats...)}
+	if name != "" {
+		q.at = time.Now()
+	}
+	ss.portals[name] = q
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/streamdb/streamdb/connector"
 	"github.com/streamdb/streamdb/exec"
 	"github.com/streamdb/streamdb/internal/pgerr"
+	"github.com/streamdb/streamdb/pgwire"
 	"github.com/streamdb/streamdb/planner"
 	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/sql"
@@ -262,6 +263,55 @@ type pointRead struct {
 	relation uint64
 	key      []*expr.Expr
 	columns  []int // stored columns of the result
+
+	// What one execution leaves for the next.
+	fields  []pgwire.FieldDescription
+	formats []pgwire.Format // of fields
+	values  []types.Datum
+	layout  *types.RowLayout // of row
+	row     *types.Chunk
+	out     types.Chunk
+}
+
+// maxKeptRow bounds the strings of a row that a point read keeps until the next one.
+const maxKeptRow = 16 << 10
+
+// describe returns the columns of the result.
+func (r *pointRead) describe(p *prepared, formats []pgwire.Format) []pgwire.FieldDescription {
+	if r.fields == nil || !slices.Equal(r.formats, formats) {
+		r.fields, r.formats = fields(p.columns, p.origins, formats), slices.Clone(formats)
+	}
+	return r.fields
+}
+
+// read looks the row with the key up in v; nil: there is none.
+func (r *pointRead) read(v *exec.Version) (*types.Chunk, error) {
+	if l := v.Layout(); r.row == nil || r.layout != l {
+		r.layout, r.row = l, types.NewChunk(l.Types)
+		r.out = types.Chunk{Cols: make([]*types.Vector, len(r.columns)), N: 1}
+		for i, c := range r.columns {
+			r.out.Cols[i] = r.row.Cols[c]
+		}
+	}
+	r.row.Reset()
+	found, err := v.Lookup(r.values, r.row)
+	if err != nil || !found {
+		return nil, err
+	}
+	return &r.out, nil
+}
+
+// trim lets go of a large row.
+func (r *pointRead) trim() {
+	n := 0
+	for _, v := range r.row.Cols {
+		for _, s := range v.Str {
+			n += len(s)
+		}
+	}
+	if n > maxKeptRow {
+		r.row = nil
+	}
 }
 
 func pointReadOf(q *planner.Planned) *pointRead {
@@ -325,33 +375,35 @@ func (d *dispatch) pointRead(st *sql.Query, p *prepared) error {
 		}
 		return d.query(st)
 	}
-	key := make([]types.Datum, len(p.point.key))
-	env := ss.env(d.args)
-	for i, e := range p.point.key {
+	r := p.point
+	r.values = r.values[:0]
+	var env *expr.Env
+	for _, e := range r.key {
 		if e.Kind == expr.Param && d.args[e.Col-1].Type == e.Type {
-			key[i] = d.args[e.Col-1]
+			r.values = append(r.values, d.args[e.Col-1])
 			continue
 		}
-		if key[i], err = expr.EvalConst(e, env, ss.srv.registry); err != nil {
+		if env == nil {
+			env = ss.env(d.args)
+		}
+		value, err := expr.EvalConst(e, env, ss.srv.registry)
+		if err != nil {
 			return err
 		}
+		r.values = append(r.values, value)
 	}
-	if err := d.w.RowDescription(fields(p.columns, p.origins, d.formats)); err != nil {
+	if err := d.w.RowDescription(r.describe(p, d.formats)); err != nil {
 		return err
 	}
-	c := types.NewChunk(v.Layout().Types)
-	found, err := v.Lookup(key, c)
+	row, err := r.read(v)
 	if err != nil {
 		return err
 	}
-	if !found {
+	if row == nil {
 		return d.complete("SELECT 0")
 	}
-	out := types.Chunk{Cols: make([]*types.Vector, len(p.point.columns)), N: 1}
-	for i, col := range p.point.columns {
-		out.Cols[i] = c.Cols[col]
-	}
-	if err := d.w.Rows(&out); err != nil {
+	err = d.w.Rows(row)
+	if r.trim(); err != nil {
 		return err
 	}
 	return d.complete("SELECT 1")

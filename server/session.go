@@ -29,6 +29,7 @@ type session struct {
 	unacknowledged bool
 	prepared       map[string]*prepared
 	portals        map[string]*portal
+	spare          *portal // a closed one, for the next read by key
 	info           *catalog.Info
 	infoOf         *catalog.Snapshot
 	format         *types.Format // of formatOf, with the names of info
@@ -97,10 +98,15 @@ func (ss *session) Format() *types.Format {
 	if ss.tx != nil && ss.tx.started {
 		now = ss.tx.at // 'now' is the transaction's time, as now() is
 	}
-	if ss.format == nil || ss.formatOf != base || !ss.format.Now.Equal(now) || ss.format.Names.(functions.Names).Catalog != info {
+	same := ss.format != nil && ss.formatOf == base && ss.format.Names.(functions.Names).Catalog == info
+	if !same || !ss.format.Now.Equal(now) {
 		f := *base
 		f.Now = now
-		f.Names = functions.Names{Catalog: info, Path: ss.vars.searchPath()}
+		if same {
+			f.Names = ss.format.Names
+		} else {
+			f.Names = functions.Names{Catalog: info, Path: ss.vars.searchPath()}
+		}
 		ss.format, ss.formatOf = &f, base
 	}
 	return ss.format

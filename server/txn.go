@@ -292,26 +292,15 @@ func (ss *session) commit(ctx context.Context) error {
 		writes = nil // what it locked was for others to wait for
 	}
 	durability := ss.vars.get("synchronous_commit")
-	store := func(writes []exec.TableWrite) error {
-		commit := ss.srv.engine.Commit
-		if durability == "off" {
-			commit = ss.srv.engine.CommitAsync
+	err := error(nil)
+	if len(writes) > 0 || t.schema != nil {
+		done, lerr := ss.mayCommit(ctx, writes)
+		if lerr != nil {
+			ss.rollback()
+			return lerr
 		}
-		epoch, err := commit(ctx, writes)
-		ss.written, ss.unacknowledged = max(ss.written, epoch), ss.unacknowledged || err == nil
-		return err
-	}
-	done, err := ss.mayCommit(ctx, writes)
-	if err != nil {
-		ss.rollback()
-		return err
-	}
-	defer done()
-	switch {
-	case t.schema != nil && t.schema.private.Changed():
-		err = ss.commitSchema(ctx, writes, store)
-	case len(writes) > 0:
-		err = store(writes)
+		defer done()
+		err = ss.store(ctx, writes, durability == "off")
 	}
 	if err == nil {
 		ss.srv.deliver(ss, t)
@@ -328,6 +317,26 @@ func (ss *session) commit(ctx context.Context) error {
 	}
 	ss.unacknowledged = false
 	return errors.Join(err, ss.srv.acknowledge(ctx, durability == "remote"))
+}
+
+// store gives the writes of the transaction, and its changes of the schema, to the engine; with async it does not wait for the disk.
+func (ss *session) store(ctx context.Context, writes []exec.TableWrite, async bool) error {
+	commit := func(writes []exec.TableWrite) error {
+		commit := ss.srv.engine.Commit
+		if async {
+			commit = ss.srv.engine.CommitAsync
+		}
+		epoch, err := commit(ctx, writes)
+		ss.written, ss.unacknowledged = max(ss.written, epoch), ss.unacknowledged || err == nil
+		return err
+	}
+	switch {
+	case ss.tx.schema != nil && ss.tx.schema.private.Changed():
+		return ss.commitSchema(ctx, writes, commit)
+	case len(writes) > 0:
+		return commit(writes)
+	}
+	return nil
 }
 
 // commitKeeping commits but leaves the portal that is being executed open.
@@ -554,6 +563,9 @@ func (d *dispatch) releaseSavepoint(st *sql.Release) error {
 
 // named adds the schema to an error of a constraint: the engine does not know it.
 func (ss *session) named(err error) error {
+	if err == nil {
+		return nil
+	}
 	var pe *pgerr.Error
 	if !errors.As(err, &pe) || pe.Constraint == "" && pe.Table == "" || pe.Schema != "" {
 		return err

@@ -415,7 +415,11 @@ func splitPath(s string) []string {
 
 // timeout returns the value of a setting that is a duration; 0 is none.
 func (v *sessionVars) timeout(name string) time.Duration {
-	d, err := parseDuration(v.vals[name])
+	s := v.vals[name]
+	if s == "0" {
+		return 0
+	}
+	d, err := parseDuration(s)
 	if err != nil {
 		return 0
 	}

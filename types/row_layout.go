@@ -73,6 +73,25 @@ func (l *RowLayout) Decode(b []byte, cols []*Vector) error {
 	return nil
 }
 
+// DecodeView is Decode with strings that are views of b, which must never change.
+func (l *RowLayout) DecodeView(b []byte, cols []*Vector) error {
+	r := decoder{s: unsafe.String(unsafe.SliceData(b), len(b))}
+	if len(cols) == 0 {
+		return nil
+	}
+	n := cols[0].Len()
+	if l.plain() {
+		r.row(cols)
+	} else {
+		l.decode(&r, cols)
+	}
+	if r.bad {
+		truncate(cols, n)
+		return errCorrupt("row")
+	}
+	return nil
+}
+
 func (l *RowLayout) decode(r *decoder, cols []*Vector) {
 	value := func(s Slot, null bool) {
 		switch {
