@@ -45,6 +45,13 @@ type Connector interface {
 	Source(ctx context.Context, cfg *SourceConfig) (Source, error)
 }
 
+// Keyed is a Connector whose sources may have a column that is different in all rows.
+type Keyed interface {
+	Connector
+	// Key names it, "" when there is none. The configuration has passed Schema.
+	Key(cfg *SourceConfig) string
+}
+
 // Split is an independently readable, replayable part of a source: a generator's share, a file. Position is opaque, versioned by
 // the connector, and part of checkpoints; nil = from the beginning.
 type Split struct {

@@ -188,7 +188,7 @@ func (b *binder) scan(rel *Relation, alias string, columns []string, pos int) (*
 			t.cols = append(t.cols, scopeCol{c.Name, id})
 		}
 	}
-	if rel.Kind == Source && len(rel.Key) == 0 {
+	if rel.Kind == Source {
 		id := b.md.add(rowIDName, types.Int8)
 		b.md.cols[id].notNull = true
 		b.scanned[id] = true

@@ -57,8 +57,8 @@ type Relation struct {
 	Schema, Name string
 	Kind         RelKind
 	Columns      []RelColumn
-	// Key lists the columns of the primary key or of the stream key; for a keyless table the hidden _row_id. Empty for a source
-	// without a key (its rows get a _row_id when read) and for system relations without one.
+	// Key lists the columns of the primary key or of the stream key; for a keyless table the hidden _row_id. Of a source what its
+	// connector knows to be different in all rows; empty when that is nothing (rows get a _row_id when read), and for system relations without one.
 	Key        []int
 	AppendOnly bool
 	// OnConflict of a table says what an INSERT without ON CONFLICT does with a row whose primary key exists: one of the constants below.

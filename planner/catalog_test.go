@@ -128,7 +128,8 @@ mv m(k text pk, c int8)
 source bid(auction int8, bidder int8, price int8, date_time timestamp) watermark date_time - interval '4 seconds'
 source ev(id int8, at timestamptz)
 view big as select id, v * 2 as dbl from t where v > 10
-table ins(id int4 pk, a int8 default=7, b varchar(3), g int4 generated=id*2)`
+table ins(id int4 pk, a int8 default=7, b varchar(3), g int4 generated=id*2)
+source auction(id int8 pk, seller int8, category int4)`
 
 func newCatalog(t testing.TB) *fakeCatalog {
 	c := &fakeCatalog{rels: map[string]*planner.Relation{}}

@@ -617,6 +617,12 @@ func (x *explainer) join(n *plan.Node, state func(string) string) (string, []str
 		span = x.overBoth(j.Range.Cond, l, r)
 	}
 	closing, keeps := "", "all rows of both inputs"
+	if len(j.Once) > 0 {
+		keeps = "all rows of " + [2]string{"the right", "the left"}[j.Once[0]] + " input; those of the other one until they have met theirs"
+		if len(j.Once) == 2 {
+			keeps = "rows of both inputs until they have met their partner"
+		}
+	}
 	if j.CloseKey != nil {
 		closing = "Forget: when both watermarks pass " + x.name(l, j.LeftKeys[*j.CloseKey])
 		keeps = "rows of open windows of both inputs"

@@ -203,6 +203,7 @@ func (ph *physical) join(n *node, want, need map[int]bool) *phys {
 	if cond := and(rest...); cond != nil {
 		j.Residual = ph.exprOver(cheapFirst(cond), all)
 	}
+	j.Once = ph.once(n.jtype, l, r, lk, rk, keys)
 	ph.lookups(n, j, keys, [2]*phys{l, r})
 	j.KeepNulls = ph.b.stream && j.Pads() && !j.Closes()
 	p.n.Join = j
@@ -288,6 +289,24 @@ func (ph *physical) innerKey(l, r, lk, rk []int, keys []joinKey) []int {
 		return r
 	}
 	return appendAll(l, r)
+}
+
+// once returns the sides of a join whose rows need not be kept once they have met a partner (see plan.Join.Once).
+func (ph *physical) once(t plan.JoinType, l, r *phys, lk, rk []int, keys []joinKey) []int {
+	if t != plan.Inner || len(keys) == 0 || ph.sub != nil || !l.app || !r.app || ph.o.off(ruleJoinOnce) {
+		return nil
+	}
+	var sides []int
+	if ph.fixes(r.key, rk, keys, func(k joinKey) *expr.Expr { return k.r }) {
+		sides = append(sides, 0)
+	}
+	if ph.fixes(l.key, lk, keys, func(k joinKey) *expr.Expr { return k.l }) {
+		sides = append(sides, 1)
+	}
+	if sides != nil {
+		ph.o.fire(ruleJoinOnce)
+	}
+	return sides
 }
 
 // fixes reports whether the equalities give values to all of a side's key: a row of the other side has at most one partner.

@@ -23,6 +23,7 @@ func Rules() []Rule {
 		{ruleJoinKeys, "equalities of a join condition become hash keys"},
 		{ruleRangeJoin, "comparisons of a join condition find rows in ordered state"},
 		{ruleBroadcastJoin, "joins without keys run in several subtasks"},
+		{ruleJoinOnce, "joins of rows that are only added do not keep those that have met the only partner they can have"},
 		{ruleShareFragments, "equal fragments of a job are one: a subquery that stands twice is computed once, a relation is read once"},
 		{rulePointReads, "reads by primary key run no operators"},
 		{ruleIndexScans, "parts of a table are read by its key or an index"},

@@ -44,6 +44,7 @@ const (
 	ruleJoinKeys       = "extract_join_keys"    // physical: equalities of a join condition become hash keys
 	ruleRangeJoin      = "range_join"           // physical: comparisons of a join condition find rows in ordered state
 	ruleBroadcastJoin  = "broadcast_join"       // physical: joins without keys run in several subtasks
+	ruleJoinOnce       = "join_once"            // physical: rows that have met the only partner they can have are not kept
 	ruleShareFragments = "share_fragments"      // physical: equal fragments of a job are one
 	rulePointReads     = "point_reads"          // physical: reads by primary key
 	ruleIndexScans     = "index_scans"          // physical: reads of a part of a table by its key or an index

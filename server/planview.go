@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/streamdb/streamdb/catalog"
+	"github.com/streamdb/streamdb/connector"
 	"github.com/streamdb/streamdb/exec"
 	"github.com/streamdb/streamdb/planner"
 	"github.com/streamdb/streamdb/planner/plan"
@@ -164,6 +165,7 @@ func (c *planCatalog) relation(o *catalog.Object) (*planner.Relation, bool) {
 		r.Source = &plan.Source{
 			Name: o.Name, Connector: d.Connector, Options: d.Options, Format: d.Format, Encode: d.Encode, EncodeOptions: d.EncodeOptions,
 		}
+		r.Key = c.sourceKey(o)
 		if d.WatermarkColumn != "" {
 			r.Watermark = &planner.RelWatermark{Column: o.Column(d.WatermarkColumn), Expr: c.expression(d.WatermarkExpr)}
 		}
@@ -173,6 +175,25 @@ func (c *planCatalog) relation(o *catalog.Object) (*planner.Relation, bool) {
 	}
 	c.cache[o.ID] = r
 	return r, true
+}
+
+// sourceKey is the key that a source's connector knows of, nil for none.
+func (c *planCatalog) sourceKey(o *catalog.Object) []int {
+	cn, err := c.srv.cfg.Connectors.Lookup(o.Source.Connector)
+	if err != nil {
+		return nil
+	}
+	keyed, ok := cn.(connector.Keyed)
+	if !ok {
+		return nil
+	}
+	name := keyed.Key(&connector.SourceConfig{Name: o.Name, Options: o.Source.Options})
+	for i, col := range o.Columns {
+		if col.Name == name {
+			return []int{i}
+		}
+	}
+	return nil
 }
 
 // indexes lists the indexes of a relation that are complete.

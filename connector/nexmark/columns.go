@@ -17,9 +17,12 @@ const (
 // tables returns the values of nexmark.table.type by kind.
 func tables() []string { return []string{"Person", "Auction", "Bid", "Event"} }
 
+// columnID is the number of a person or an auction.
+const columnID = "id"
+
 func personColumns() types.Schema {
 	return types.Schema{
-		{Name: "id", Type: types.Int8},
+		{Name: columnID, Type: types.Int8},
 		{Name: "name", Type: types.Varchar},
 		{Name: "email_address", Type: types.Varchar},
 		{Name: "credit_card", Type: types.Varchar},
@@ -32,7 +35,7 @@ func personColumns() types.Schema {
 
 func auctionColumns() types.Schema {
 	return types.Schema{
-		{Name: "id", Type: types.Int8},
+		{Name: columnID, Type: types.Int8},
 		{Name: "item_name", Type: types.Varchar},
 		{Name: "description", Type: types.Varchar},
 		{Name: "initial_bid", Type: types.Int8},
@@ -111,7 +114,7 @@ func (b *buffers) slot(f field) (ints *[]int64, strs *[]string) {
 	switch f.kind {
 	case kindPerson:
 		switch f.name {
-		case "id":
+		case columnID:
 			return &p.ID, nil
 		case "name":
 			return nil, &p.Name
@@ -130,7 +133,7 @@ func (b *buffers) slot(f field) (ints *[]int64, strs *[]string) {
 		}
 	case kindAuction:
 		switch f.name {
-		case "id":
+		case columnID:
 			return &a.ID, nil
 		case "item_name":
 			return nil, &a.ItemName

@@ -42,6 +42,8 @@ const (
 // read in turn, rows are out of order by fewer than splits × splitBlock events.
 const splitBlock = 40 * eventsPerEpoch
 
+var _ connector.Keyed = (*Connector)(nil)
+
 // Connector makes nexmark sources.
 type Connector struct {
 	now func() time.Time
@@ -152,6 +154,14 @@ func compatible(have, want types.Type) bool {
 		return want == types.Int8 || want == types.Int2
 	}
 	return false
+}
+
+// Key implements connector.Keyed: persons and auctions are numbered.
+func (*Connector) Key(cfg *connector.SourceConfig) string {
+	if kind, err := kindOf(cfg); err == nil && (kind == kindPerson || kind == kindAuction) {
+		return columnID
+	}
+	return ""
 }
 
 // Source implements connector.Connector.

@@ -71,6 +71,24 @@ func TestSameRowsForAnySplits(t *testing.T) {
 	}
 }
 
+// TestKeys shows that what is said to be different in all rows is.
+func TestKeys(t *testing.T) {
+	for kind, want := range map[string]string{"Person": "id", "Auction": "id", "Bid": "", "Event": ""} {
+		cfg := &connector.SourceConfig{Options: map[string]string{"nexmark.table.type": kind}}
+		require.Equal(t, want, New().Key(cfg), kind)
+		if want == "" {
+			continue
+		}
+		src, schema := open(t, "nexmark.table.type="+kind, "nexmark.event.num=10000")
+		at, seen := schema.Index(want), map[string]bool{}
+		for _, r := range connectortest.ReadAll(t, src, schema, 1000, &connectortest.Sink{}) {
+			require.False(t, seen[r.Values[at]], "%s %s", kind, r.Values[at])
+			seen[r.Values[at]] = true
+		}
+		require.NotEmpty(t, seen)
+	}
+}
+
 // The table of all events holds exactly the rows of the three tables.
 func TestEventTable(t *testing.T) {
 	src, schema := open(t, "nexmark.event.num=1234")

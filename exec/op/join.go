@@ -23,6 +23,7 @@ type joinOp struct {
 	shows    [2]showMode
 	pairs    bool    // matching pairs are output
 	search   [2]bool // rows may come that are there already
+	once     [2]bool // rows have one partner at most
 	closing  joinClosing
 	expiry   joinExpiry
 	rng      *joinRange // nil for none; its condition is a part of residual
@@ -37,7 +38,7 @@ type joinOp struct {
 	epoch       uint32
 	touched     []uint32 // keys
 	touchedRows []uint32 // of sides whose rows count their matches
-	dead        []uint32 // rows whose count is 0, removed when no candidate refers to them any more
+	dead        []uint32 // rows that have become 0, or are met, removed when no candidate refers to them any more
 
 	spread []uint64 // hashes that say where rows are stored, of joins that are spread
 
@@ -74,6 +75,9 @@ func (o *joinOp) Open(ctx *Context) error {
 	for i := range 2 {
 		in := o.node.Inputs[i]
 		o.search[i] = !ctx.OneShot && !(in.AppendOnly && in.Key != nil)
+	}
+	for _, side := range j.Once {
+		o.once[side] = true
 	}
 	for _, k := range j.LeftKeys {
 		o.keyTypes = append(o.keyTypes, ctx.InputTypes[0][k])
@@ -257,6 +261,15 @@ func (o *joinOp) apply(g uint32, c *types.Chunk, r int, out Emitter) error {
 		words[joinFlags] = words[joinFlags]&^uint64(^uint32(0)) | uint64(o.epoch)
 		o.touched = append(o.touched, g)
 	}
+	if o.once[side] && half(words[joinHeads], 1-side) != 0 {
+		if err := o.probe(g, words, r, 0, out); err != nil {
+			return err
+		}
+		if o.once[1-side] {
+			o.met(words, 1-side)
+		}
+		return nil
+	}
 	w := c.Weight(r)
 	o.buf = types.AppendRow(o.buf[:0], c.Cols, r)
 	var i uint32
@@ -298,12 +311,31 @@ func (o *joinOp) apply(g uint32, c *types.Chunk, r int, out Emitter) error {
 		}
 	}
 	if o.perRow || o.pairs {
-		if err := o.probe(g, words, r, i, out); err != nil {
+		tag := i
+		if row.flags&rowNew != 0 {
+			tag |= newRow
+		}
+		if err := o.probe(g, words, r, tag, out); err != nil {
 			return err
 		}
 	}
 	row.flags &^= rowNew
+	if o.once[1-side] {
+		o.met(words, 1-side)
+	}
 	return nil
+}
+
+// met lists the rows of a chain, which have met the only partner they can have, to be removed.
+func (o *joinOp) met(words []uint64, side int) {
+	for n := half(words[joinHeads], side); n != 0; {
+		r := o.st.row(n - 1)
+		if r.flags&rowDead == 0 {
+			o.dead = append(o.dead, n-1)
+		}
+		r.flags |= rowDead | rowMet
+		n = r.next
+	}
 }
 
 func (o *joinOp) touchRow(i uint32, r *joinRow) {
@@ -316,12 +348,9 @@ func (o *joinOp) touchRow(i uint32, r *joinRow) {
 // newRow marks, in ownRow, rows whose own matches are to be counted.
 const newRow = 1 << 31
 
-func (o *joinOp) probe(g uint32, words []uint64, r int, own uint32, out Emitter) error {
+// probe makes candidates of row r of the chunk in work and the rows of the other side; tag is the kept row, where matches are counted.
+func (o *joinOp) probe(g uint32, words []uint64, r int, tag uint32, out Emitter) error {
 	st, other := &o.st, 1-o.srcSide
-	tag := own
-	if st.row(own).flags&rowNew != 0 {
-		tag |= newRow
-	}
 	cols := o.columns(o.cand, other)
 	if half(words[joinLength], other) >= hotChain && len(o.keys[0]) > 0 && !o.ctx.OneShot {
 		o.hot.met(o, words, r)
@@ -447,12 +476,14 @@ func (o *joinOp) flushPads(out Emitter) error {
 	return nil
 }
 
-// bury removes rows whose count has come to 0.
+// bury removes rows whose count has come to 0, and those that have met their only partner.
 func (o *joinOp) bury() error {
 	for _, i := range o.dead {
 		r := o.st.row(i)
 		r.flags &^= rowDead
-		if r.count != 0 {
+		if r.flags&rowMet != 0 {
+			o.st.groups.row(r.group)[joinCount+int(r.flags&rowSide)] -= uint64(r.count)
+		} else if r.count != 0 {
 			continue
 		}
 		if r.flags&rowTouched != 0 {
@@ -527,6 +558,7 @@ func (o *joinOp) Barrier(b checkpoint.Barrier, out Emitter) error {
 	if err := o.expiry.promise(out); err != nil {
 		return err
 	}
+	st.trimUnsaved()
 	o.hot.publish()
 	o.epoch++
 	if o.epoch == 0 {

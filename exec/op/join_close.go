@@ -125,7 +125,6 @@ func (j *joinClosing) close(out Emitter) error {
 		delete(j.windows, at)
 	}
 	j.last = nil
-	j.o.st.trimUnsaved()
 	return nil
 }
 

@@ -147,7 +147,6 @@ func (j *joinExpiry) expire(out Emitter) error {
 			}
 		}
 	}
-	j.o.st.trimUnsaved()
 	return nil
 }
 

@@ -32,6 +32,7 @@ const (
 	rowDead    = 1 << 5 // listed in dead
 	rowNew     = 1 << 6 // match not yet counted
 	rowIndexed = 1 << 7
+	rowMet     = 1 << 8 // has met the only partner it can have; listed in dead
 )
 
 const (

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/streamdb/streamdb/exec/op"
 	"github.com/streamdb/streamdb/exec/op/optest"
 	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/sql/expr"
@@ -281,4 +282,95 @@ func TestJoinStringsOutliveRows(t *testing.T) {
 		require.Equal(t, long("a"), shown.Cols[2].Str[i])
 	}
 	require.NoError(t, o.Close())
+}
+
+// onceJoin is an inner join on the second column of inputs that only grow; left or both sides have at most one row for each value of it.
+func onceJoin(both bool, residual *expr.Expr) *plan.Node {
+	l, r := input([]int{1}, keyedSchema), input([]int{0}, keyedSchema)
+	l.AppendOnly, r.AppendOnly = true, true
+	n := joinNode(l, r, plan.Inner, []int{1}, []int{1}, []int{3}, residual)
+	if n.Join.Once = []int{1}; both {
+		r.Key = []int{1}
+		n.Join.Once = []int{0, 1}
+	}
+	return n
+}
+
+// TestJoinOnceAgainstNestedLoop joins rows that come before and after the only partner that they can have.
+func TestJoinOnceAgainstNestedLoop(t *testing.T) {
+	less := &expr.Expr{Kind: expr.Call, Func: "int4lt(int4,int4)", Type: types.Bool, Args: []*expr.Expr{expr.Col(2, types.Int4), expr.Col(5, types.Int4)}}
+	for _, both := range []bool{false, true} {
+		for _, residual := range []*expr.Expr{nil, less} {
+			t.Run(fmt.Sprint(both, "/", residual != nil), func(t *testing.T) {
+				node := onceJoin(both, residual)
+				checkCases(t, 30, func(rt *rapid.T) optest.Spec {
+					var epochs []optest.Epoch
+					id, used := 0, [2]map[int]bool{{}, {}}
+					for range rapid.IntRange(1, 5).Draw(rt, "epochs") {
+						e := optest.Epoch{In: make([]string, 2)}
+						for p := range 2 {
+							for range rapid.IntRange(0, 8).Draw(rt, "rows") {
+								k := rapid.IntRange(0, 6).Draw(rt, "key")
+								if used[p][k] && (p == 0 || both) {
+									continue
+								}
+								used[p][k] = true
+								e.In[p] += fmt.Sprintf("+ %d %d %d\n", id, k, rapid.IntRange(0, 3).Draw(rt, "value"))
+								id++
+							}
+						}
+						epochs = append(epochs, e)
+					}
+					return optest.Spec{
+						Node: node, Lib: functions.Builtins(), Route: [][]int{{1}, {1}}, Epochs: epochs,
+						Oracle: naiveJoin(plan.Inner, residual != nil, false, node.Schema),
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestJoinOnceForgets counts what is kept of rows that have met the only partner they can have.
+func TestJoinOnceForgets(t *testing.T) {
+	for _, both := range []bool{false, true} {
+		node := onceJoin(both, nil)
+		h := optest.NewHost(t, nil)
+		o := h.Open(node)
+		id := 0
+		add := func(port int, keys ...int) {
+			text := ""
+			for _, k := range keys {
+				text += fmt.Sprintf("+ %d %d 0\n", id, k)
+				id++
+			}
+			c, err := types.ParseChunk(keyedSchema.Types(), text)
+			require.NoError(t, err)
+			require.NoError(t, o.Process(port, c, &discard{}))
+		}
+		kept := func(left, right int64) {
+			t.Helper()
+			h.Checkpoint(o, &discard{})
+			require.Equal(t, []int64{left, right}, []int64{h.Entries(node, 0), h.Entries(node, 1)})
+			require.EqualValues(t, left+right, op.JoinRows(o))
+		}
+		left := func(one, other int64) int64 { // of one side alone or both
+			if both {
+				return other
+			}
+			return one
+		}
+		add(1, 1, 2, 3) // wait
+		kept(0, 3)
+		add(0, 1, 2, 4)
+		kept(left(3, 1), 1)
+		if !both {
+			add(1, 1, 1, 2)
+		}
+		add(1, 4, 5)
+		kept(left(3, 0), 2)
+		add(0, 3, 5)
+		kept(left(5, 0), 0)
+		require.NoError(t, o.Close())
+	}
 }

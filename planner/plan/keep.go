@@ -227,7 +227,7 @@ func (n *Node) Replayable() bool {
 		return n.Agg.OnClose < 0
 	case KindJoin:
 		j := n.Join
-		return !j.Closes() && (j.KeepNulls || !j.Pads() || j.Range == nil && len(j.LeftKeys) <= len(j.NullSafe) && !slices.Contains(j.NullSafe, false))
+		return !j.Closes() && len(j.Once) == 0 && (j.KeepNulls || !j.Pads() || j.Range == nil && len(j.LeftKeys) <= len(j.NullSafe) && !slices.Contains(j.NullSafe, false))
 	case KindAsofJoin:
 		return n.AsofJoin.KeepNulls || n.AsofJoin.Type == Inner
 	case KindTopN:

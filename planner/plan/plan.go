@@ -415,6 +415,9 @@ type Join struct {
 	Lookups []Lookup `json:"lookups,omitempty"`
 	// KeepNulls: rows that are padded because NULL in them matches nothing are kept too, so that the state tells all that was put out.
 	KeepNulls bool `json:"keep_nulls,omitempty"`
+	// Once, of inner joins, are the sides (0: left) whose rows have one partner at most and are not kept once they have met one of their key: both sides only
+	// grow, and the key of the other side follows from the join keys.
+	Once []int `json:"once,omitempty"`
 }
 
 // AsofJoin gives each left row at most one right row: of those with equal keys (NULL never matches unless NullSafe) that satisfy "left Op right" the one
