@@ -127,6 +127,22 @@ func makeTimestamp(days, timeOfDay int64) (int64, error) {
 
 func validTimestamp(ts int64) bool { return ts >= minTimestamp && ts < endTimestamp }
 
+// TimestampFromUnixMicros returns a timestamp that is given in microseconds since 1970-01-01, DateFromUnixDays a date that is given in days since then. Errors are out of range (22008).
+func TimestampFromUnixMicros(us int64) (int64, error) {
+	if ts := us - pgEpochUnix*microsPerSecond; ts <= us && validTimestamp(ts) {
+		return ts, nil
+	}
+	return 0, errTimestampRange()
+}
+
+// DateFromUnixDays is explained at TimestampFromUnixMicros.
+func DateFromUnixDays(days int64) (int64, error) {
+	if d := days - pgEpochUnixDays; d <= days && d >= minDate && d < endDate {
+		return d, nil
+	}
+	return 0, errDateRange()
+}
+
 func errTimestampRange() error {
 	return pgerr.Newf(pgerr.DatetimeFieldOverflow, "timestamp out of range")
 }

@@ -23,17 +23,20 @@ const (
 	dateBytes = len("2006-01-02")
 )
 
-// Files runs a loop over the bids in files of one encoding, CSV with a header or JSON, with the members in the order of the table and written as streamdb's sinks do: that there are no quotes and
-// escapes, no NULL and no other order is what it knows and the engine does not. Windows are open until the end, because the files may share one stream. Events are the bids.
+// Files runs a loop over the bids in files of one encoding: CSV with a header or JSON, as streamdb's sinks write them, or Avro without a codec, with the members in the order of the table. That there are no
+// quotes and escapes, no NULL and no other order is what it knows and the engine does not. Windows are open until the end, because the files may share one stream. Events are the bids.
 func Files(encode, query string, paths []string) (Result, error) {
 	var r Result
 	var s bidScanner
 	s.all = query == FileAll
-	rows := s.csv
-	switch {
-	case encode == "JSON":
+	rows, part := s.csv, eachPart
+	switch encode {
+	case "CSV":
+	case "JSON":
 		rows = s.json
-	case encode != "CSV":
+	case "AVRO":
+		rows, part = s.avro, eachAvroBlock
+	default:
 		return r, fmt.Errorf("there is no loop for ENCODE %s", encode)
 	}
 	var sums windowSums
@@ -50,7 +53,7 @@ func Files(encode, query string, paths []string) (Result, error) {
 	}
 	buf := make([]byte, fileBlock+filePad)
 	for _, path := range paths {
-		if err := eachPart(path, buf, encode == "CSV", func(b []byte) {
+		if err := part(path, buf, encode == "CSV", func(b []byte) {
 			for len(b) > 0 {
 				b = b[rows(b):]
 				take()
@@ -99,6 +102,85 @@ func eachPart(path string, buf []byte, header bool, f func(b []byte)) (err error
 		have = copy(buf, buf[max(from, end):have])
 	}
 }
+
+// avroMark is what stands behind the header and every block of a file of Avro.
+const avroMark = 16
+
+// eachAvroBlock gives the rows of each block to f. A block with its marks is shorter than fileBlock.
+func eachAvroBlock(path string, buf []byte, _ bool, f func(b []byte)) (err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	have, header := 0, true
+	for {
+		n, err := file.Read(buf[have:fileBlock])
+		have += n
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		if n == 0 {
+			if have > 0 {
+				return fmt.Errorf("%s does not end with a whole block", path)
+			}
+			return nil
+		}
+		from := 0
+		if header { // it is short: its mark is that before the last of the bytes read
+			end := bytes.Index(buf[:have], []byte("avro.codec")) + len("avro.codec")
+			from = end + 1 + len("null") + 1 + avroMark
+			header = false
+		}
+		for {
+			_, i := zigzag(buf, from)
+			size, i := zigzag(buf, i)
+			if i > have || int64(have-i) < size+avroMark {
+				break
+			}
+			f(buf[i : i+int(size) : have+filePad])
+			from = i + int(size) + avroMark
+		}
+		have = copy(buf, buf[from:have])
+		clear(buf[have : have+filePad])
+	}
+}
+
+// zigzag reads a number of Avro.
+func zigzag(b []byte, i int) (v int64, next int) {
+	var u uint64
+	for shift := uint(0); ; shift += 7 {
+		c := b[i]
+		i++
+		u |= uint64(c&0x7f) << shift
+		if c < 0x80 {
+			return int64(u>>1) ^ -int64(u&1), i
+		}
+	}
+}
+
+// avro reads rows from b and returns their length.
+func (s *bidScanner) avro(b []byte) (i int) {
+	var n int64
+	for s.n = 0; s.n < chunkRows && i < len(b); s.n++ {
+		s.auction[s.n], i = zigzag(b, i)
+		s.bidder[s.n], i = zigzag(b, i)
+		s.price[s.n], i = zigzag(b, i)
+		n, i = zigzag(b, i)
+		s.text[0][s.n] = textSpan{i, i + int(n)}
+		n, i = zigzag(b, i+int(n))
+		s.text[1][s.n] = textSpan{i, i + int(n)}
+		s.ts[s.n], i = zigzag(b, i+int(n))
+		s.ts[s.n] -= epochMicros
+		n, i = zigzag(b, i)
+		s.text[2][s.n] = textSpan{i, i + int(n)}
+		i += int(n)
+	}
+	return i
+}
+
+// epochMicros is 2000-01-01, from which streamdb counts, in microseconds since 1970-01-01.
+const epochMicros = 946_684_800_000_000
 
 // textSpan is a text in the block being read.
 type textSpan struct{ from, to int }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/streamdb/streamdb/bench/limit"
+	"github.com/streamdb/streamdb/bench/nexmark"
 	"github.com/streamdb/streamdb/connector"
 	"github.com/streamdb/streamdb/connector/format"
 	source "github.com/streamdb/streamdb/connector/nexmark"
@@ -24,11 +25,11 @@ func TestFiles(t *testing.T) {
 		for _, v := range all.Cols {
 			v.Resize(all.N)
 		}
-		v := all.Cols
-		source.Default().Bids(0, all.N, &source.BidColumns{Auction: v[0].Int, Bidder: v[1].Int, Price: v[2].Int, Channel: v[3].Str, URL: v[4].Str, DateTime: v[5].Int, Extra: v[6].Str})
-		for _, encode := range []string{"CSV", "JSON"} {
-			enc, err := format.NewEncoder(&format.EncoderConfig{Encode: encode, Schema: schema, Mode: connector.AppendOnly, Text: types.DefaultFormat()})
-			require.NoError(t, err)
+		columns := func(v []*types.Vector) *source.BidColumns {
+			return &source.BidColumns{Auction: v[0].Int, Bidder: v[1].Int, Price: v[2].Int, Channel: v[3].Str, URL: v[4].Str, DateTime: v[5].Int, Extra: v[6].Str}
+		}
+		source.Default().Bids(0, all.N, columns(all.Cols))
+		for _, encode := range []string{"CSV", "JSON", "AVRO"} {
 			for _, files := range []int{1, 3} {
 				var paths []string
 				for f := range files {
@@ -36,8 +37,13 @@ func TestFiles(t *testing.T) {
 					for i := f; i < all.N; i += files {
 						part.AppendRow(all, i, 1)
 					}
-					text, _, err := enc.AppendRows(enc.AppendHeader(nil), part)
-					require.NoError(t, err)
+					text := nexmark.AppendAvro(nexmark.AvroHeader(), columns(part.Cols), part.N)
+					if encode != "AVRO" {
+						enc, err := format.NewEncoder(&format.EncoderConfig{Encode: encode, Schema: schema, Mode: connector.AppendOnly, Text: types.DefaultFormat()})
+						require.NoError(t, err)
+						text, _, err = enc.AppendRows(enc.AppendHeader(nil), part)
+						require.NoError(t, err)
+					}
 					paths = append(paths, filepath.Join(t.TempDir(), "bids"))
 					require.NoError(t, os.WriteFile(paths[f], text, 0o600))
 				}

@@ -21,7 +21,7 @@ import (
 
 type benchCmd struct {
 	Nexmark      benchNexmark      `cmd:"" help:"Queries of the Nexmark benchmark, generator in process."`
-	Ingest       benchIngest       `cmd:"" help:"Files of JSON and CSV into a view of all rows, and into sums per window."`
+	Ingest       benchIngest       `cmd:"" help:"Files of CSV, JSON and Avro into a view of all rows, and into sums per window."`
 	Backfill     benchBackfill     `cmd:"" help:"CREATE MATERIALIZED VIEW over a table that is full, against the query alone."`
 	Lookup       benchLookup       `cmd:"" help:"Point lookups on a view over the PostgreSQL protocol."`
 	Insert       benchInsert       `cmd:"" help:"Single rows into a table over the PostgreSQL protocol."`

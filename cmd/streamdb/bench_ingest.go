@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -22,7 +23,7 @@ import (
 
 type benchIngest struct {
 	benchFlags
-	Format      string `help:"JSON, CSV, or both, separated by commas." default:"CSV,JSON"`
+	Format      string `help:"CSV, JSON, AVRO, several separated by commas." default:"CSV,JSON,AVRO"`
 	Query       string `help:"all: a view of all rows; tumble: count and sum per auction and 10 s; separated by commas." default:"tumble,all"`
 	Rows        int64  `help:"Bids, a line each." default:"10000000"`
 	Files       int    `help:"Files that the rows are in; each is a split, read by one subtask at a time." default:"1"`
@@ -70,8 +71,8 @@ func (c *benchIngest) Run(a *app) (err error) {
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	}
 	for _, f := range strings.Split(strings.ToUpper(c.Format), ",") {
-		if f != format.EncodeCSV && f != format.EncodeJSON {
-			return usageError{fmt.Errorf("unknown format %q: known are %s, %s", f, format.EncodeCSV, format.EncodeJSON)}
+		if !slices.Contains([]string{format.EncodeCSV, format.EncodeJSON, format.EncodeAvro}, f) {
+			return usageError{fmt.Errorf("unknown format %q: known are %s, %s, %s", f, format.EncodeCSV, format.EncodeJSON, format.EncodeAvro)}
 		}
 		paths, size, err := c.write(dir, f)
 		if err != nil {
@@ -97,9 +98,18 @@ func (c *benchIngest) write(dir, encode string) (paths []string, size int64, err
 	if err != nil {
 		return nil, 0, err
 	}
-	enc, err := format.NewEncoder(&format.EncoderConfig{Encode: encode, Schema: schema, Mode: connector.AppendOnly, Text: types.DefaultFormat()})
-	if err != nil {
-		return nil, 0, err
+	header, rows := benchnexmark.AvroHeader(), func(dst []byte, bids *nexmark.BidColumns, c *types.Chunk) ([]byte, error) {
+		return benchnexmark.AppendAvro(dst, bids, c.N), nil
+	}
+	if encode != format.EncodeAvro {
+		enc, err := format.NewEncoder(&format.EncoderConfig{Encode: encode, Schema: schema, Mode: connector.AppendOnly, Text: types.DefaultFormat()})
+		if err != nil {
+			return nil, 0, err
+		}
+		header, rows = enc.AppendHeader(nil), func(dst []byte, _ *nexmark.BidColumns, c *types.Chunk) ([]byte, error) {
+			dst, _, err := enc.AppendRows(dst, c)
+			return dst, err
+		}
 	}
 	var files []*os.File
 	var writers []*bufio.Writer
@@ -114,7 +124,7 @@ func (c *benchIngest) write(dir, encode string) (paths []string, size int64, err
 			return nil, 0, err
 		}
 		files, writers, paths = append(files, f), append(writers, bufio.NewWriterSize(f, copyBlock)), append(paths, f.Name())
-		if _, err := writers[i].Write(enc.AppendHeader(nil)); err != nil {
+		if _, err := writers[i].Write(header); err != nil {
 			return nil, 0, err
 		}
 	}
@@ -127,8 +137,9 @@ func (c *benchIngest) write(dir, encode string) (paths []string, size int64, err
 			v.Resize(chunk.N)
 		}
 		v := chunk.Cols
-		next = gen.Bids(next, chunk.N, &nexmark.BidColumns{Auction: v[0].Int, Bidder: v[1].Int, Price: v[2].Int, Channel: v[3].Str, URL: v[4].Str, DateTime: v[5].Int, Extra: v[6].Str})
-		if buf, _, err = enc.AppendRows(buf[:0], chunk); err != nil {
+		bids := &nexmark.BidColumns{Auction: v[0].Int, Bidder: v[1].Int, Price: v[2].Int, Channel: v[3].Str, URL: v[4].Str, DateTime: v[5].Int, Extra: v[6].Str}
+		next = gen.Bids(next, chunk.N, bids)
+		if buf, err = rows(buf[:0], bids, chunk); err != nil {
 			return nil, 0, err
 		}
 		size += int64(len(buf))

@@ -103,8 +103,8 @@ func TestBenchOthers(t *testing.T) {
 		require.Positive(t, f.PeakRSS)
 	}
 	t.Run("ingest", func(t *testing.T) {
-		rs := resultsOf[ingestResult](t, &benchIngest{benchFlags: flags, Format: "csv,json", Query: "tumble,all", Rows: 30_000, Files: 3, Parallelism: 2, Rounds: 2})
-		require.Len(t, rs, 4)
+		rs := resultsOf[ingestResult](t, &benchIngest{benchFlags: flags, Format: "csv,json,avro", Query: "tumble,all", Rows: 30_000, Files: 3, Parallelism: 2, Rounds: 2})
+		require.Len(t, rs, 6)
 		for _, r := range rs {
 			measured(t, r.figures)
 			require.Positive(t, r.CPURatio)

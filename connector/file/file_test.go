@@ -2,8 +2,10 @@ package file
 
 import (
 	"bytes"
+	"compress/flate"
 	"compress/gzip"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -127,6 +129,73 @@ func TestConformance(t *testing.T) {
 			require.Equal(t, "a", sink.Rows[0].Raw)
 		})
 	}
+}
+
+// avroFile is an object container file of rows in blocks of 97, a damaged one among them.
+func avroFile(t *testing.T, rows int, codec string) string {
+	t.Helper()
+	const mark = "0123456789abcdef"
+	text := func(b []byte, s string) []byte { return append(binary.AppendVarint(b, int64(len(s))), s...) }
+	out := binary.AppendVarint([]byte("Obj\x01"), 2)
+	out = text(text(out, "avro.schema"), `{"type":"record","name":"r","fields":[{"name":"v","type":["null","string"]},{"name":"other","type":"double"},{"name":"ID","type":"int"}]}`)
+	out = append(append(text(text(out, "avro.codec"), codec), 0), mark...)
+	for i := 0; i < rows; {
+		n := min(97, rows-i)
+		var data []byte
+		for range n {
+			data = text(binary.AppendVarint(data, 1), strings.Repeat("é", i%50)+fmt.Sprint(i))
+			data = binary.AppendVarint(append(data, 1, 2, 3, 4, 5, 6, 7, 8), int64(i))
+			i++
+		}
+		if codec == "deflate" {
+			var z bytes.Buffer
+			w, err := flate.NewWriter(&z, flate.BestSpeed)
+			require.NoError(t, err)
+			_, err = w.Write(data)
+			require.NoError(t, err)
+			require.NoError(t, w.Close())
+			data = z.Bytes()
+		}
+		out = append(binary.AppendVarint(binary.AppendVarint(out, int64(n)), int64(len(data))), data...)
+		if out = append(out, mark...); i == 970 {
+			out = append(out, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff damage "+mark...)
+		}
+	}
+	return string(out)
+}
+
+// Files of Avro are read from any position in a block, and on after what is damaged.
+func TestAvro(t *testing.T) {
+	for _, codec := range []string{"null", "deflate"} {
+		t.Run(codec, func(t *testing.T) {
+			dir := t.TempDir()
+			write(t, filepath.Join(dir, "a.avro"), avroFile(t, 3000, codec))
+			write(t, filepath.Join(dir, "b.avro"), avroFile(t, 1000, codec))
+			src := open(t, New(), config(filepath.Join(dir, "*.avro"), "avro", "file.follow=false"))
+			connectortest.RunSource(t, src, testSchema())
+			sink := &connectortest.Sink{}
+			rows := connectortest.ReadAll(t, src, testSchema(), 2048, sink)
+			require.Len(t, rows, 4000)
+			require.Len(t, sink.Rows, 2)
+			require.ErrorContains(t, sink.Rows[0].Err, "invalid Avro data")
+			require.Contains(t, values(rows), "2999|"+strings.Repeat("é", 49)+"2999")
+		})
+	}
+}
+
+// A block that is not all there yet is waited for; reading goes on where it was, in the middle of one.
+func TestFollowAvro(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.avro")
+	text := avroFile(t, 300, "null")
+	half := strings.LastIndex(text[:len(text)-16], "0123456789abcdef") + 100
+	write(t, path, text[:half])
+	f := follow(t, path, "AVRO")
+	first := f.rows()
+	require.Equal(t, "291 rows", fmt.Sprintf("%d rows", len(strings.Fields(first))))
+	f.restart()
+	require.Empty(t, f.rows())
+	appendTo(t, path, text[half:])
+	require.Equal(t, 9, len(strings.Fields(f.rows())))
 }
 
 func TestOneBadRecord(t *testing.T) {
@@ -463,7 +532,7 @@ func TestRefusals(t *testing.T) {
 		{config(filepath.Join(dir, "none"), "JSON", "file.follow=false"), pgerr.UndefinedFile},
 		{config(dir, "JSON"), pgerr.WrongObjectType},
 		{config("x", ""), pgerr.InvalidParameterValue},
-		{config("x", "AVRO"), pgerr.FeatureNotSupported},
+		{config("x", "PROTOBUF"), pgerr.FeatureNotSupported},
 		{config("x", "CSV", "delimiter=ab"), pgerr.InvalidParameterValue},
 		{config("x", "CSV", "delimter=,"), pgerr.InvalidParameterValue},
 		{config("x", "CSV", "delimiter=,", "quote=,"), pgerr.InvalidParameterValue},

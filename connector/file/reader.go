@@ -306,7 +306,7 @@ func (r *reader) start() (ok bool, err error) {
 // seek goes to the position to restore.
 func (r *reader) seek() {
 	p := &r.restore
-	if p.offset <= int64(r.head) {
+	if p.offset == 0 || p.offset < int64(r.head) {
 		return
 	}
 	if end := int64(len(r.buf)); p.offset <= end {
@@ -376,7 +376,7 @@ func (r *reader) decode(c *types.Chunk, limit int, final bool) {
 	}
 	n := r.dec.Decode(&in, c, limit-c.N)
 	r.head += n
-	if n == 0 && len(in.Data) > format.MaxRowBytes {
+	if n == 0 && c.N < limit && len(in.Data) > format.MaxRowBytes {
 		in.Bad(r.dec.Line(), r.offset+int64(r.head), pgerr.Newf(pgerr.ProgramLimitExceeded, "row is longer than %d bytes", format.MaxRowBytes), r.buf[r.head:])
 		r.skipping = true
 		r.decode(c, limit, final)

@@ -25,6 +25,7 @@ const MaxRowBytes = 20 << 20
 const (
 	EncodeJSON = "JSON"
 	EncodeCSV  = "CSV"
+	EncodeAvro = "AVRO"
 )
 
 // Input is a part of a stream of bytes that starts at the beginning of a row.
@@ -45,7 +46,7 @@ type Decoder interface {
 	// Decode appends at most limit rows to c and returns the bytes consumed, bad rows included. When it consumes nothing and
 	// in is not final, the row is not complete.
 	Decode(in *Input, c *types.Chunk, limit int) (consumed int)
-	// Line returns the number of the line that the next row starts in, the first is 1; SetLine sets it.
+	// Line returns the number of the line that the next row starts in, the first is 1; SetLine sets it. Of an encoding without lines it is what else a position needs beside its offset.
 	Line() int64
 	SetLine(n int64)
 	// Resync returns the number of bytes after which decoding may go on behind a row that is not complete, -1 for all there is.
@@ -63,7 +64,7 @@ type Config struct {
 
 // Encodings lists the encodings with their options.
 func Encodings() []connector.Encoding {
-	return []connector.Encoding{{Name: EncodeJSON}, {Name: EncodeCSV, Options: csvOptions()}}
+	return []connector.Encoding{{Name: EncodeJSON}, {Name: EncodeCSV, Options: csvOptions()}, {Name: EncodeAvro}}
 }
 
 // New returns a decoder.
@@ -83,9 +84,11 @@ func New(cfg *Config) (Decoder, error) {
 		return newJSON(cfg), nil
 	case EncodeCSV:
 		return newCSV(cfg)
+	case EncodeAvro:
+		return newAvro(cfg), nil
 	}
 	return nil, pgerr.Newf(pgerr.FeatureNotSupported, "ENCODE %s is not supported", cfg.Encode).
-		WithHint("Supported encodings: %s, %s.", EncodeJSON, EncodeCSV)
+		WithHint("Supported encodings: %s, %s, %s.", EncodeJSON, EncodeCSV, EncodeAvro)
 }
 
 // Check checks the columns and options of a source.

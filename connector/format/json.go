@@ -380,27 +380,31 @@ func (d *jsonDecoder) other(i, end, r int, t *target) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	raw := view(d.buf[i:next])
+	return next, t.json(r, view(d.buf[i:next]))
+}
+
+// json stores a JSON value that is no string in quotes, followed by eight readable bytes.
+func (g *target) json(r int, raw string) error {
 	switch c := raw[0]; {
 	case c == 'n':
-		t.null(r)
-		return next, nil
-	case t.how == convertJSON:
-		return next, t.parse(r, raw)
-	case t.how == convertBool && (c == 't' || c == 'f'):
-		t.v.Bool[r] = c == 't'
-		return next, nil
-	case c == '[' && t.t.IsArray():
-		return next, t.array(r, raw)
+		g.null(r)
+		return nil
+	case g.how == convertJSON:
+		return g.parse(r, raw)
+	case g.how == convertBool && (c == 't' || c == 'f'):
+		g.v.Bool[r] = c == 't'
+		return nil
+	case c == '[' && g.t.IsArray():
+		return g.array(r, raw)
 	case c == '-' || c >= '0' && c <= '9':
-		return next, t.number(r, raw)
-	case t.t.Kind() == types.KindString:
-		switch t.t.OID {
+		return g.number(r, raw)
+	case g.t.Kind() == types.KindString:
+		switch g.t.OID {
 		case types.OIDText, types.OIDVarchar, types.OIDBpchar, types.OIDName:
-			return next, t.parse(r, raw)
+			return g.parse(r, raw)
 		}
 	}
-	return 0, wrongKind(t.t, raw)
+	return wrongKind(g.t, raw)
 }
 
 func wrongKind(t types.Type, raw string) error {
