@@ -51,6 +51,8 @@ func nodeYields(n *plan.Node, lib expr.Library) bool {
 		return n.Agg.OnClose < 0 && n.Agg.TTL == 0 && callsYield(n.Agg.Calls, n.Inputs[0].Schema)
 	case plan.KindPartialAgg:
 		return n.PartialAgg.OnClose < 0 && callsYield(n.PartialAgg.Calls, n.Inputs[0].Schema)
+	case plan.KindPartialTopN:
+		return n.PartialTopN.OnClose == nil
 	case plan.KindJoin:
 		return n.Join.CloseKey == nil && n.Join.Range == nil && n.Join.Spread == nil && settled(lib, n.Join.Residual)
 	}

@@ -326,7 +326,7 @@ func (r *run) build() error {
 func closesWindows(n *node) bool {
 	for n = n.parent; n != nil; n = n.parent {
 		switch n.plan.Kind {
-		case plan.KindFilter, plan.KindProject, plan.KindWindow, plan.KindPartialAgg:
+		case plan.KindFilter, plan.KindProject, plan.KindWindow, plan.KindPartialAgg, plan.KindPartialTopN:
 		case plan.KindAgg:
 			return n.plan.Agg.OnClose >= 0
 		case plan.KindSession:

@@ -410,6 +410,8 @@ func (x *estimates) operator(n *plan.Node, in []*relStats) *relStats {
 		return in[0].grouped(n.Agg.GroupBy, firstColumns(len(n.Agg.GroupBy)))
 	case plan.KindPartialAgg:
 		return in[0].grouped(n.PartialAgg.GroupBy, firstColumns(len(n.PartialAgg.GroupBy)))
+	case plan.KindPartialTopN:
+		return in[0]
 	case plan.KindJoin:
 		j := n.Join
 		for _, look := range j.Lookups {

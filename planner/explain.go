@@ -387,6 +387,9 @@ func (x *explainer) describe(n *plan.Node) (string, []string) {
 			return "Consolidate", []string{"Rows: " + x.columnList(in, n.PartialAgg.GroupBy)}
 		}
 		return "Partial Aggregate", []string{labelled("Group By", x.columnList(in, n.PartialAgg.GroupBy)), labelled("Calls", x.callList(in, n.PartialAgg.Calls))}
+	case plan.KindPartialTopN:
+		p := n.PartialTopN
+		return "Partial Top-N", []string{labelled("Per Group", x.columnList(in, p.GroupBy)), labelled("Sort Key", x.sortList(in, p.Order)), fmt.Sprintf("Limit: %d", p.Limit)}
 	case plan.KindJoin:
 		return x.join(n, state)
 	case plan.KindAsofJoin:

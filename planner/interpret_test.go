@@ -246,6 +246,8 @@ func (in *interpreter) run(n *plan.Node) []row {
 		out = in.unnest(n, rows, ts)
 	case plan.KindAgg:
 		out = in.agg(n, n.Agg, nil, rows)
+	case plan.KindPartialTopN:
+		out = rows
 	case plan.KindPartialAgg:
 		p := n.PartialAgg
 		if p.Consolidate {

@@ -484,6 +484,7 @@ func (ph *physical) topN(n *node, need map[int]bool) *phys {
 	if ph.b.stream && n.limit == nil && n.offset == nil {
 		return in
 	}
+	in = ph.partialTopN(n, in)
 	if len(n.group) == 0 {
 		in = ph.require(in, distSingle, nil, need)
 	} else {
@@ -528,6 +529,38 @@ func (ph *physical) topN(n *node, need map[int]bool) *phys {
 		p.app = true
 	}
 	p.n.TopN = t
+	return ph.seal(p)
+}
+
+// maxPartialTopN is how many rows per group a partial Top-N may let through: it compares new values with those of so many others.
+const maxPartialTopN = 16
+
+// partialTopN drops rows where they are that a Top-N cannot show, before they are spread by group.
+func (ph *physical) partialTopN(n *node, in *phys) *phys {
+	if !ph.cut || ph.o.off(rulePartialTopN) || !in.app || len(in.key) == 0 || in.dist == distSingle || in.dist == distHash && slices.Equal(in.cols, n.group) || len(n.order) == 0 ||
+		n.dense || n.limit == nil || n.limit.Kind != expr.Const || n.limit.Const.Null || n.limit.Const.Int < 1 || ph.expires() {
+		return in
+	}
+	rows := n.limit.Const.Int
+	if e := n.offset; e != nil {
+		if e.Kind != expr.Const || e.Const.Null || e.Const.Int < 0 || e.Const.Int > maxPartialTopN {
+			return in
+		}
+		rows += e.Const.Int
+	}
+	if rows > maxPartialTopN {
+		return in
+	}
+	p := ph.like(plan.KindPartialTopN, in)
+	p.n.PartialTopN = &plan.PartialTopN{GroupBy: in.positions(n.group), Order: in.sortKeys(n.order), Limit: rows}
+	for _, g := range n.group {
+		if ph.b.o.EmitOnClose && in.wm[g] && in.nn[g] && ph.md.cols[g].window != 0 {
+			at := in.at(g)
+			p.n.PartialTopN.OnClose = &at
+			break
+		}
+	}
+	ph.o.fire(rulePartialTopN)
 	return ph.seal(p)
 }
 

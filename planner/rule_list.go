@@ -16,6 +16,7 @@ func Rules() []Rule {
 		{ruleInfer, "comparisons of a join key with constants hold for the column that it is equal to as well"},
 		{rulePushWindows, "conditions on `window_start` and `window_end` bound the time column below the windows"},
 		{"late_projections", "expressions that may fail are computed for joined rows, not for those that find no partner"},
+		{"extreme_joins", "joins of rows with the greatest or least value of their group become a Top-N"},
 		{"reorder_joins", "chains of inner joins begin with what leaves few rows"},
 		{"rank_filters", "conditions on ranks become a Top-N"},
 		{"reverse_frames", "frames that look forward are computed backward"},
@@ -32,6 +33,7 @@ func Rules() []Rule {
 		{ruleMinMax, "the least or greatest value is the first one of an index"},
 		{ruleDynamicFilter, "comparisons with one value that changes keep the rows in order"},
 		{ruleLiveRecursion, "recursive queries with a linear step are kept up to date from changes"},
+		{rulePartialTopN, "rows that a Top-N cannot show are dropped where they are, before they are spread by group"},
 		{rulePartialAgg, "rows are added up where they are before they are spread by group"},
 	}
 }

@@ -28,6 +28,7 @@ var rules = [...]rule{
 	{"merge_projects", false, (*optimizer).mergeProjects},
 	{"late_projections", false, (*optimizer).lateProjections},
 	{"merge_projects", false, (*optimizer).mergeProjects},
+	{"extreme_joins", false, (*optimizer).extremeJoins},
 	{"reorder_joins", false, (*optimizer).reorderJoins},
 	{"rank_filters", false, (*optimizer).rankFilters},
 	{"reverse_frames", false, (*optimizer).reverseFrames},
@@ -53,6 +54,7 @@ const (
 	ruleMinMax         = "min_max_by_index"     // physical: the least or greatest value is the first one of an index
 	ruleDynamicFilter  = "dynamic_filter"       // physical: comparisons of rows with one value that changes keep the rows in order
 	ruleLiveRecursion  = "live_recursion"       // physical: recursive queries with a linear step are kept up to date from changes
+	rulePartialTopN    = "partial_top_n"        // physical: rows that a Top-N cannot show are dropped where they are
 	rulePartialAgg     = "partial_aggregation"  // physical: rows are added up where they are before they are spread by group
 )
 

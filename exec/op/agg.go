@@ -140,9 +140,8 @@ func (o *aggOp) Open(ctx *Context) error {
 // openGlobal makes the one group of an aggregation without group columns exist, so that its row is emitted even without input.
 func (o *aggOp) openGlobal() error {
 	one := &types.Chunk{N: 1}
-	h := o.groups.hashes(one, nil)
 	var g [1]uint32
-	if err := o.groups.lookup(one, nil, h, g[:], o.added); err != nil {
+	if err := o.groups.lookup(one, nil, nil, g[:], o.added); err != nil {
 		return err
 	}
 	if o.groups.row(g[0])[aggFlags]&flagOut == 0 {
@@ -220,7 +219,7 @@ func (o *aggOp) Process(_ int, c *types.Chunk, out Emitter) error {
 	if k := o.node.Agg.OnClose; k >= 0 {
 		o.endCol = c.Cols[o.node.Agg.GroupBy[k]]
 	}
-	if err := o.groups.lookup(c, o.node.Agg.GroupBy, o.groups.hashes(c, o.node.Agg.GroupBy), grp, o.added); err != nil {
+	if err := o.groups.lookup(c, o.node.Agg.GroupBy, nil, grp, o.added); err != nil {
 		return err
 	}
 	b := &o.batch

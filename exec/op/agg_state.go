@@ -204,9 +204,8 @@ func (o *aggOp) restore() error {
 		if o.node.Agg.OnClose >= 0 {
 			o.endCol = one.Cols[o.node.Agg.OnClose]
 		}
-		h := o.groups.hashes(one, identity(len(o.keyTypes)))
 		o.complete = true // the entry is at hand: added must not look for it
-		err := o.groups.lookup(one, identity(len(o.keyTypes)), h, g[:], o.added)
+		err := o.groups.lookup(one, identity(len(o.keyTypes)), nil, g[:], o.added)
 		if err != nil {
 			return err
 		}

@@ -31,6 +31,8 @@ type groupTable struct {
 	miss []uint16
 	kbuf []byte
 	vecs []*types.Vector
+
+	first [1]uint16
 }
 
 type segment struct {
@@ -118,9 +120,24 @@ func (t *groupTable) hashes(c *types.Chunk, cols []int) []uint64 {
 	return t.hash
 }
 
-// lookup writes the group of each selected row of c to out (by selection order), adding new groups. It calls added for each new one.
+// lookup writes the group of each selected row of c to out (by selection order), adding new groups. It calls added for each new one. Hash are the hashes of all
+// physical rows; nil: they are computed, but for one row where all have one key.
 func (t *groupTable) lookup(c *types.Chunk, cols []int, hash []uint64, out []uint32, added func(g uint32, r int) error) error {
 	t.vecs = pick(t.vecs, c, cols)
+	if len(out) > 1 && t.constant(c) {
+		t.first[0] = uint16(c.Row(0))
+		one := types.Chunk{Cols: c.Cols, N: c.Row(0) + 1, Sel: t.first[:]}
+		if err := t.lookup(&one, cols, nil, out[:1], added); err != nil {
+			return err
+		}
+		for i := range out {
+			out[i] = out[0]
+		}
+		return nil
+	}
+	if hash == nil {
+		hash = t.hashes(c, cols)
+	}
 	if t.fixed {
 		return t.lookupFixed(c, hash, out, added)
 	}
@@ -142,6 +159,16 @@ func (t *groupTable) lookup(c *types.Chunk, cols []int, hash []uint64, out []uin
 		out[i] = g
 	}
 	return nil
+}
+
+// constant reports whether all rows of c have one key.
+func (t *groupTable) constant(c *types.Chunk) bool {
+	for _, v := range t.vecs {
+		if !constant(c, v) {
+			return false
+		}
+	}
+	return true
 }
 
 // lookupFixed works in passes over the whole batch, so that the cache misses of different rows overlap: first the home slots, then

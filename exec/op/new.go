@@ -53,6 +53,8 @@ func New(node *plan.Node) (Operator, error) {
 			return &boundedTopNOp{base: b}, nil
 		}
 		return &topNOp{base: b}, nil
+	case plan.KindPartialTopN:
+		return &partialTopNOp{base: b}, nil
 	case plan.KindOver:
 		return &overOp{base: b}, nil
 	case plan.KindRecompute:

@@ -63,12 +63,23 @@ func (s *sortedRows) openPort(ctx *Context, node *plan.Node, number uint32, port
 // begin prepares for the rows of c.
 func (s *sortedRows) begin(c *types.Chunk) {
 	s.hash = hashesOf(s.hash, c, s.spread)
+	s.look(c)
+}
+
+// look is begin for those who know the key groups of rows.
+func (s *sortedRows) look(c *types.Chunk) {
 	s.vecs = pick(s.vecs, c, s.group)
 	s.tieVecs = pick(s.tieVecs, c, s.tie)
 }
 
 // locate builds the key of row r in s.key and returns its key group and the length of the group part.
 func (s *sortedRows) locate(c *types.Chunk, r int) (kg uint16, groupEnd int) {
+	s.encode(c, r)
+	return keyGroup(s.ctx, s.hash[r]), s.ends[0]
+}
+
+// encode builds the key of row r in s.key.
+func (s *sortedRows) encode(c *types.Chunk, r int) {
 	k := types.AppendKeyRow(s.key[:0], s.vecs, r)
 	s.ends[0] = len(k)
 	for _, o := range s.order {
@@ -84,7 +95,6 @@ func (s *sortedRows) locate(c *types.Chunk, r int) (kg uint16, groupEnd int) {
 	}
 	s.ends[2] = len(k)
 	s.key = types.AppendRow(k, c.Cols, r)
-	return keyGroup(s.ctx, s.hash[r]), s.ends[0]
 }
 
 // add changes the count of the located row.

@@ -84,7 +84,8 @@ func boundedTopN(n *plan.Node) bool {
 		return false
 	}
 	in := n.Inputs[0]
-	return in.AppendOnly && len(in.Key) > 0 && !(t.WithTies && slices.Contains(t.Ranks, plan.RankNumber))
+	// Rows that are equal in order are told apart by what topNOp has in its keys, which those with ties lack here.
+	return in.AppendOnly && len(in.Key) > 0 && !(t.WithTies && (t.Offset > 0 || slices.Contains(t.Ranks, plan.RankNumber)))
 }
 
 func (o *boundedTopNOp) Open(ctx *Context) error {
@@ -190,9 +191,9 @@ func (o *boundedTopNOp) Process(_ int, c *types.Chunk, _ Emitter) error {
 		o.grp = make([]uint32, max(n, types.MaxChunkRows))
 	}
 	grp := o.grp[:n]
-	o.rows.begin(c)
+	o.rows.look(c)
 	o.src = c
-	if err := o.groups.lookup(c, o.rows.group, o.rows.hash, grp, o.added); err != nil {
+	if err := o.groups.lookup(c, o.rows.group, nil, grp, o.added); err != nil {
 		return err
 	}
 	o.words = orderWords(o.words, c, o.rows.order)
@@ -200,7 +201,7 @@ func (o *boundedTopNOp) Process(_ int, c *types.Chunk, _ Emitter) error {
 		r := c.Row(i)
 		words := o.groups.row(g)
 		if w := o.words[r]; w <= words[topGroupBound] {
-			o.rows.locate(c, r)
+			o.rows.encode(c, r)
 			o.insert(g, words, w)
 		}
 	}
@@ -593,8 +594,7 @@ func (o *boundedTopNOp) restore() error {
 			}
 			o.one.N = 1
 			o.src = o.one
-			o.rows.begin(o.one)
-			if err := o.groups.lookup(o.one, o.rows.group, o.rows.hash, at[:], o.added); err != nil {
+			if err := o.groups.lookup(o.one, o.rows.group, nil, at[:], o.added); err != nil {
 				return err
 			}
 			group, words = append(group[:0], k[:s.ends[0]]...), o.groups.row(at[0])

@@ -264,7 +264,7 @@ func (n *Node) Remembers() bool {
 // stateless reports whether the operator passes on what comes row by row and keeps nothing.
 func (n *Node) stateless() bool {
 	switch n.Kind {
-	case KindFilter, KindProject, KindUnnest, KindWindow, KindUnion, KindExchange, KindPartialAgg:
+	case KindFilter, KindProject, KindUnnest, KindWindow, KindUnion, KindExchange, KindPartialAgg, KindPartialTopN:
 		return true
 	}
 	return false

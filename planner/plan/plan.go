@@ -67,17 +67,18 @@ const (
 	KindLookupJoin   Kind = "lookup_join"   // (2) join that reads right rows from their relation
 	// (2) the rows of the first input that compare with the one row of the second
 	KindDynamicFilter Kind = "dynamic_filter"
-	KindUnion         Kind = "union"       // (n) UNION ALL: inputs have equal schemas; the planner adds the branch number to the key
-	KindTopN          Kind = "topn"        // (1) ORDER BY … LIMIT per group; also sort (no limit) in one-shot plans
-	KindOver          Kind = "over"        // (1) window functions: input columns, then one per call
-	KindRecompute     Kind = "recompute"   // (n) evaluates a sub-plan again per epoch over kept inputs and emits the difference
-	KindInput         Kind = "input"       // (0) inside a recompute sub-plan: kept input number Input
-	KindRecurse       Kind = "recurse"     // (0) inside a recompute sub-plan: WITH RECURSIVE, base and step are plans of their own
-	KindWork          Kind = "work"        // (0) inside the step of a recurse node: the rows of the last iteration, then their number
-	KindMaterialize   Kind = "materialize" // (1) root of a job with a result
-	KindSink          Kind = "sink"        // (1) root of a job that writes its result to a connector
-	KindDiscard       Kind = "discard"     // (1) root of a benchmark job: counts rows
-	KindResult        Kind = "result"      // (1) root of a one-shot query
+	KindUnion         Kind = "union"        // (n) UNION ALL: inputs have equal schemas; the planner adds the branch number to the key
+	KindPartialTopN   Kind = "partial_topn" // (1) drops rows that a Top-N behind an exchange cannot show
+	KindTopN          Kind = "topn"         // (1) ORDER BY … LIMIT per group; also sort (no limit) in one-shot plans
+	KindOver          Kind = "over"         // (1) window functions: input columns, then one per call
+	KindRecompute     Kind = "recompute"    // (n) evaluates a sub-plan again per epoch over kept inputs and emits the difference
+	KindInput         Kind = "input"        // (0) inside a recompute sub-plan: kept input number Input
+	KindRecurse       Kind = "recurse"      // (0) inside a recompute sub-plan: WITH RECURSIVE, base and step are plans of their own
+	KindWork          Kind = "work"         // (0) inside the step of a recurse node: the rows of the last iteration, then their number
+	KindMaterialize   Kind = "materialize"  // (1) root of a job with a result
+	KindSink          Kind = "sink"         // (1) root of a job that writes its result to a connector
+	KindDiscard       Kind = "discard"      // (1) root of a benchmark job: counts rows
+	KindResult        Kind = "result"       // (1) root of a one-shot query
 )
 
 // Sender returns the root of the fragment that an exchange reads.
@@ -123,6 +124,7 @@ type Node struct {
 	LookupJoin    *LookupJoin    `json:"lookup_join,omitempty"`
 	TemporalJoin  *TemporalJoin  `json:"temporal_join,omitempty"`
 	TopN          *TopN          `json:"topn,omitempty"`
+	PartialTopN   *PartialTopN   `json:"partial_topn,omitempty"`
 	DynamicFilter *DynamicFilter `json:"dynamic_filter,omitempty"`
 	Over          *Over          `json:"over,omitempty"`
 	Recompute     *Recompute     `json:"recompute,omitempty"`
@@ -529,6 +531,14 @@ type TopN struct {
 	// OnClose, when set, is an input column of GroupBy with a watermark: a group is emitted once, when the watermark has passed its value, and forgotten;
 	// later rows for it are late rows.
 	OnClose *int `json:"on_close,omitempty"`
+}
+
+// PartialTopN drops rows, of those that are only added, that come in their group behind Limit others. It keeps nothing that is part of a checkpoint; output = input.
+type PartialTopN struct {
+	GroupBy []int     `json:"group_by,omitempty"`
+	Order   []SortKey `json:"order"` // the first key decides
+	Limit   int64     `json:"limit"`
+	OnClose *int      `json:"on_close,omitempty"` // that of the Top-N
 }
 
 // The ranks that Top-N can output.
