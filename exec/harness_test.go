@@ -331,6 +331,13 @@ func (d *testDB) planOptions(id uint64, parallelism int) planner.Options {
 
 // create defines a materialized view and starts its job without waiting.
 func (d *testDB) create(name, query string, parallelism int) *Job {
+	j := d.define(name, query, parallelism)
+	j.Start()
+	return j
+}
+
+// define defines a materialized view whose job is still to be started.
+func (d *testDB) define(name, query string, parallelism int) *Job {
 	id := d.id()
 	p, err := planner.PlanStream(d.parse(query), d.planOptions(id, parallelism))
 	require.NoError(d.t, err, query)
@@ -348,7 +355,6 @@ func (d *testDB) create(name, query string, parallelism int) *Job {
 	j, err := d.engine.CreateJob(d.spec(def), nil)
 	require.NoError(d.t, err)
 	d.defs = append(d.defs, def)
-	j.Start()
 	return j
 }
 

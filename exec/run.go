@@ -362,9 +362,20 @@ func (r *run) first() error {
 		}
 		filling++
 	}
+	r.backfill = false
+	if r.job.rel != nil && r.job.rel.Log.HasReaders() {
+		// Who was attached before the epoch was chosen may read it and go on with the next: rows of that must not come before the subtasks know that the backfill is over.
+		b := checkpoint.Barrier{Epoch: pins.Epoch, Triggered: time.Now()}
+		if len(r.timed) > 0 {
+			b.Now = r.engine.now()
+		}
+		if err := r.pass(b); err != nil {
+			return err
+		}
+	}
 	r.publish(checkpoint.Barrier{Epoch: pins.Epoch}, pins.Epoch)
 	r.pins.Release()
-	r.pins, r.backfill = nil, false
+	r.pins = nil
 	r.running()
 	if len(r.sources) == 0 {
 		r.job.caughtUpOnce()

@@ -438,3 +438,22 @@ func (d *database) writing(write func(w *session, i int)) (stop func()) {
 		<-done
 	}
 }
+
+// TestReadersOfAReplacedStream: what reads a view that is filled from a source gets a new job together with it, which may be filled from the view's first epoch already:
+// the rows of the next one must reach it.
+func TestReadersOfAReplacedStream(t *testing.T) {
+	files := t.TempDir()
+	var rows strings.Builder
+	for i := range 3000 {
+		fmt.Fprintf(&rows, "{\"k\":%d}\n", i)
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(files, "1.json"), []byte(rows.String()), 0o600))
+	d := open(t)
+	s := d.connect()
+	s.must("CREATE SOURCE src (k int) WITH (connector = 'file', path = '"+files+"/*.json') FORMAT PLAIN ENCODE JSON",
+		"CREATE MATERIALIZED VIEW a AS SELECT k FROM src", "CREATE MATERIALIZED VIEW b AS SELECT k FROM a WHERE k >= 0", "CREATE MATERIALIZED VIEW c AS SELECT k FROM b")
+	for i := range 30 {
+		s.must(fmt.Sprintf("ALTER MATERIALIZED VIEW a AS SELECT k + %d AS k FROM src", i))
+		require.Equal(t, "3000|3000|3000", s.row("SELECT (SELECT count(*) FROM a), (SELECT count(*) FROM b), (SELECT count(*) FROM c)"), i)
+	}
+}
