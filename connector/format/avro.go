@@ -10,6 +10,7 @@ import (
 	"io"
 	"math"
 	"math/big"
+	"math/bits"
 	"strconv"
 	"strings"
 
@@ -109,9 +110,21 @@ var errAvroBroken = pgerr.Newf(pgerr.DataCorrupted, "invalid Avro data")
 
 // avroLong reads a number; next is -1 when it does not end.
 func avroLong(b []byte, i int) (v int64, next int) {
-	if i < len(b) && b[i] < 0x80 {
-		return int64(b[i]>>1) ^ -int64(b[i]&1), i + 1
+	if len(b)-i >= wordBytes {
+		x := binary.LittleEndian.Uint64(b[i:])
+		if ends := ^x & highs; ends != 0 { // its last byte is the first without high bit; those before have seven bits each
+			x &= (ends&-ends<<1 - 1) &^ highs
+			x = x&0x007f007f007f007f | x&0x7f007f007f007f00>>1
+			x = x&0x00003fff00003fff | x&0x3fff00003fff0000>>2
+			x = x&0x000000000fffffff | x&0x0fffffff00000000>>4
+			return int64(x>>1) ^ -int64(x&1), i + bits.TrailingZeros64(ends)>>3 + 1
+		}
 	}
+	return avroLongSlow(b, i)
+}
+
+// avroLongSlow reads one that is longer than a word, or near the end.
+func avroLongSlow(b []byte, i int) (v int64, next int) {
 	var u uint64
 	for shift := uint(0); i < len(b) && shift < 64; shift += 7 {
 		c := b[i]
@@ -462,7 +475,14 @@ func (d *avroDecoder) row(i, r int) (next int, rowErr error) {
 		}
 		switch op {
 		case avroSkip:
-			i = avroSkipValue(b, i, s.typ, 0)
+			switch s.typ.kind {
+			case avroInt:
+				_, i = avroLong(b, i)
+			case avroString:
+				_, i = avroLength(b, i)
+			default:
+				i = avroSkipValue(b, i, s.typ, 0)
+			}
 		case avroToInt:
 			var v int64
 			g := &d.targets[s.target]

@@ -233,3 +233,23 @@ func benchmarkAvro(b *testing.B, columns []int) {
 	}
 	b.ReportMetric(float64(cpu()-before)/float64(done), "cpu-ns/row")
 }
+
+// Numbers of every length, near the end and before more.
+func TestAvroLong(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 3))
+	for bits := range 64 {
+		for range 20 {
+			v := int64(rng.Uint64()>>bits) ^ -int64(rng.IntN(2))
+			text := binary.AppendVarint([]byte{0x80}, v)
+			for _, after := range [][]byte{nil, {0}, {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}} {
+				got, next := avroLong(append(slices.Clone(text), after...), 1)
+				require.Equal(t, v, got)
+				require.Equal(t, len(text), next)
+			}
+			for cut := 1; cut < len(text); cut++ {
+				_, next := avroLong(text[:cut], 1)
+				require.Equal(t, -1, next)
+			}
+		}
+	}
+}

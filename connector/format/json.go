@@ -231,9 +231,16 @@ func (d *jsonDecoder) object(i, end, r int) error {
 		if i < end && d.buf[i] <= ' ' {
 			i = d.space(i, end)
 		}
-		var err error
-		if i, err = d.member(i, end, r, k); err != nil {
-			return err
+		if n := -1; k.target < 0 && d.simple && i < end && d.buf[i] == '"' {
+			if n = bytes.IndexByte(d.buf[i+1:end], '"'); n < 0 {
+				return d.errAt(end, "a closing quote")
+			}
+			i += n + 2
+		} else {
+			var err error
+			if i, err = d.member(i, end, r, k); err != nil {
+				return err
+			}
 		}
 		if i < end && d.buf[i] <= ' ' {
 			i = d.space(i, end)

@@ -101,8 +101,8 @@ func (d *jsonDecoder) skip(i, end, depth int) (int, error) {
 		return d.literal(i, end, "null")
 	}
 	p := unsafe.Pointer(unsafe.SliceData(d.buf))
-	if _, n := integer(p, i); n > 0 && n <= end && delimits(d.buf, n, end) {
-		return n, nil
+	if n := int(digits8(load(p, i))); n > 0 && n < wordBytes && (n == 1 || d.buf[i] != '0') && i+n <= end && delimits(d.buf, i+n, end) {
+		return i + n, nil
 	}
 	return d.skipNumber(i, end)
 }
