@@ -3,8 +3,6 @@ package state
 import (
 	"encoding/binary"
 	"unsafe"
-
-	"github.com/tidwall/btree"
 )
 
 const (
@@ -12,13 +10,9 @@ const (
 	tableBytes = 4
 	diskPrefix = groupBytes + tableBytes // key group and table id, in front of every key in an SST
 
-	// treeDegree sets the size of a tree node: up to 2*degree-1 entries, which is also what the first write to a node after a view
-	// or a seal copies.
-	treeDegree = 16
-
 	// entryOverhead is what an entry costs on the heap beyond its key and value: its slot in a node that is three quarters full,
 	// the node's share, and rounding to the allocator's size classes.
-	entryOverhead = 56
+	entryOverhead = 64
 )
 
 // entry is a version of one key in an overlay. Its bytes never change once it is in a tree, so frozen trees and views may share it.
@@ -63,16 +57,7 @@ func bytesOf(s string) []byte {
 // stringOf views bytes that are not modified any more, or for a look-up that keeps no reference.
 func stringOf(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// tree is a copy-on-write ordered tree: Copy is O(1), and each copy may then be used by its own goroutine.
-type tree = btree.BTreeG[entry]
-
-func lessEntry(a, b entry) bool { return a.kv[:a.klen] < b.kv[:b.klen] }
-
-func newTree() *tree {
-	return btree.NewBTreeGOptions(lessEntry, btree.Options{Degree: treeDegree, NoLocks: true})
-}
-
-// probe makes the entry to look up k with.
+// probe makes an entry that is a key only.
 func probe(k string) entry { return entry{kv: k, klen: uint32(len(k))} }
 
 func appendGroupKey(dst []byte, kg uint16, key []byte) []byte {

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/tidwall/btree"
 
 	"github.com/streamdb/streamdb/internal/pgerr"
 	"github.com/streamdb/streamdb/types"
@@ -19,7 +18,7 @@ type Iter struct {
 	mods uint64
 
 	overlay *tree
-	hot     btree.IterG[entry]
+	hot     cursor
 	hotOK   bool
 	cur     entry
 	stages  []*stage   // of staged parts, instead of the overlay
@@ -164,26 +163,25 @@ func (it *Iter) seekHot(after []byte) {
 		it.seekStages(after)
 		return
 	}
-	it.hot.Init(it.overlay, false)
 	switch {
 	case !it.desc:
 		from := it.lo
 		if after != nil {
 			from = after
 		}
-		it.hotOK = it.hot.Seek(probe(stringOf(from)))
-		if it.hotOK && after != nil && it.hot.Item().key() == stringOf(after) {
-			it.hotOK = it.hot.Next()
+		it.hotOK = it.hot.seek(it.overlay, stringOf(from))
+		if it.hotOK && after != nil && it.hot.item().key() == stringOf(after) {
+			it.hotOK = it.hot.next()
 		}
 	default:
 		below := it.hi
 		if after != nil {
 			below = after
 		}
-		if below != nil && it.hot.Seek(probe(stringOf(below))) {
-			it.hotOK = it.hot.Prev()
+		if below != nil && it.hot.seek(it.overlay, stringOf(below)) {
+			it.hotOK = it.hot.prev()
 		} else {
-			it.hotOK = it.hot.Last()
+			it.hotOK = it.hot.last(it.overlay)
 		}
 	}
 	it.checkHot()
@@ -211,9 +209,9 @@ func (it *Iter) stepHot() {
 		return
 	}
 	if it.desc {
-		it.hotOK = it.hot.Prev()
+		it.hotOK = it.hot.prev()
 	} else {
-		it.hotOK = it.hot.Next()
+		it.hotOK = it.hot.next()
 	}
 	it.checkHot()
 }
@@ -228,7 +226,7 @@ func (it *Iter) checkHot() {
 		if !it.hotOK {
 			return
 		}
-		it.cur = it.hot.Item()
+		it.cur = it.hot.item()
 	}
 	if it.desc {
 		it.hotOK = it.cur.key() >= stringOf(it.lo)
@@ -337,8 +335,7 @@ func (it *Iter) Close() {
 	it.closeCold()
 	it.borrowed = false
 	it.cold.release()
-	it.cold, it.overlay, it.cur, it.stages, it.staged = nil, nil, entry{}, nil, nil
-	it.hot.Release()
+	it.cold, it.overlay, it.cur, it.stages, it.staged, it.hot = nil, nil, entry{}, nil, nil, cursor{}
 	it.hotOK, it.coldOK = false, false
 	if it.part != nil {
 		it.part.openIters--

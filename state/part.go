@@ -97,7 +97,7 @@ func (p *Part) Get(kg uint16, key []byte) (val []byte, ok bool, err error) {
 	if p.staged != nil {
 		return p.getStaged(kg, key)
 	}
-	if e, found := p.overlay.Get(probe(p.scratchKey(kg, key))); found {
+	if e, found := p.overlay.get(p.scratchKey(kg, key)); found {
 		if e.tombstone() {
 			return nil, false, nil
 		}
@@ -117,7 +117,7 @@ func (p *Part) getCold(kg uint16, key []byte) ([]byte, bool, error) {
 	p.lastCold = appendGroupKey(p.lastCold[:0], kg, key)
 	e := newEntry(kg, key, val, 0)
 	if p.mode == Ordered && !p.store.budget.Soft() {
-		p.overlay.Set(e)
+		p.overlay.set(e)
 		p.bytes += e.size()
 		p.cached++
 		p.mods++
@@ -134,7 +134,12 @@ func (p *Part) Put(kg uint16, key, val []byte) {
 		p.putStaged(kg, key, val)
 		return
 	}
-	old, found := p.overlay.Get(probe(p.scratchKey(kg, key)))
+	var at cursor
+	at.seek(p.overlay, p.scratchKey(kg, key))
+	old, found := entry{}, at.found
+	if found {
+		old = at.item()
+	}
 	meta := p.seq << metaShift
 	switch {
 	case !found:
@@ -159,7 +164,7 @@ func (p *Part) Put(kg uint16, key, val []byte) {
 		p.bytes -= old.size()
 	}
 	e := newEntry(kg, key, val, meta)
-	p.overlay.Set(e)
+	p.overlay.put(&at, e)
 	p.bytes += e.size()
 	p.touched(e, found && old.seq() == p.seq)
 }
@@ -171,7 +176,7 @@ func (p *Part) Delete(kg uint16, key []byte) {
 		return
 	}
 	k := p.scratchKey(kg, key)
-	old, found := p.overlay.Get(probe(k))
+	old, found := p.overlay.get(k)
 	if found && old.tombstone() || !found && p.complete {
 		return
 	}
@@ -180,12 +185,12 @@ func (p *Part) Delete(kg uint16, key []byte) {
 		p.bytes -= old.size()
 	}
 	if p.store.heapOnly || found && old.fresh() && old.seq() == p.seq {
-		p.overlay.Delete(probe(k))
+		p.overlay.delete(k)
 		p.touched(old, !p.store.heapOnly)
 		return
 	}
 	e := newEntry(kg, key, nil, p.seq<<metaShift|metaTombstone)
-	p.overlay.Set(e)
+	p.overlay.set(e)
 	p.bytes += e.size()
 	p.tombstones++
 	p.touched(e, found && old.seq() == p.seq)
@@ -200,7 +205,7 @@ func (p *Part) touched(e entry, listed bool) {
 	if !listed {
 		p.dirtyN++
 		if !p.scanDirty && !p.store.heapOnly {
-			if len(p.dirty) >= scanDirtyMin && len(p.dirty) > p.overlay.Len()/4 {
+			if len(p.dirty) >= scanDirtyMin && len(p.dirty) > p.overlay.len()/4 {
 				p.dirty, p.scanDirty = nil, true
 			} else {
 				p.dirty = append(p.dirty, e.key())
@@ -268,8 +273,8 @@ func (p *Part) evictable() bool { return p.cold != nil && p.cached >= maintainEv
 // purge drops tombstones that the deltas or Pebble hold.
 func (p *Part) purge(t purge) {
 	for _, k := range t.keys {
-		if e, ok := p.overlay.Get(probe(k)); ok && e.tombstone() && e.seq() <= t.seq {
-			p.overlay.Delete(e)
+		if e, ok := p.overlay.get(k); ok && e.tombstone() && e.seq() <= t.seq {
+			p.overlay.delete(k)
 			p.bytes -= e.size()
 			p.tombstones--
 			p.mods++
@@ -282,9 +287,9 @@ func (p *Part) purge(t purge) {
 func (p *Part) evict(ingested uint32) {
 	kept := newTree()
 	var bytes, tombstones int64
-	p.overlay.Scan(func(e entry) bool {
+	p.overlay.scan(func(e entry) bool {
 		if e.seq() > ingested {
-			kept.Load(e)
+			kept.load(e)
 			bytes += e.size()
 			if e.tombstone() {
 				tombstones++
@@ -292,7 +297,7 @@ func (p *Part) evict(ingested uint32) {
 		}
 		return true
 	})
-	if kept.Len() < p.overlay.Len() {
+	if kept.len() < p.overlay.len() {
 		p.complete = false
 	}
 	p.overlay, p.tombstones, p.cached = kept, tombstones, 0
@@ -322,13 +327,13 @@ func (p *Part) seal() (sealedPart, bool) {
 	if len(p.pending) == 0 && !p.store.heapOnly {
 		return sealedPart{}, false
 	}
-	return sealedPart{part: p, frozen: p.overlay.Copy(), seq: p.seq - 1, live: p.live}, true
+	return sealedPart{part: p, frozen: p.overlay.copy(), seq: p.seq - 1, live: p.live}, true
 }
 
 // View returns an immutable copy of the present content in O(1). The caller must Close it.
 func (p *Part) View() *View {
 	p.liveNow.Store(p.Len())
-	v := &View{table: p.table, rng: p.rng, overlay: p.overlay.Copy(), live: p.Len()}
+	v := &View{table: p.table, rng: p.rng, overlay: p.overlay.copy(), live: p.Len()}
 	if p.staged != nil {
 		p.freeze()
 		v.stages = p.staged.stages[:len(p.staged.stages):len(p.staged.stages)]

@@ -226,7 +226,7 @@ func (s *Store) load(key, val []byte) error {
 		s.loaded[table] = t
 	}
 	e := newEntry(binary.BigEndian.Uint16(key), key[diskPrefix:], val, 1<<metaShift)
-	t.Load(e)
+	t.load(e)
 	s.overlayBytes.Add(e.size())
 	return nil
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"github.com/tidwall/btree"
-
 	"github.com/streamdb/streamdb/internal/pgerr"
 )
 
@@ -25,9 +23,11 @@ type run struct {
 	sets   int // dirty sets covered
 	list   []entry
 	pos    int
-	tree   *btree.IterG[entry] // instead of list
-	above  uint32              // with tree: only entries newer than this
-	stages *stageIter          // instead of list
+	tree   *tree  // instead of list
+	at     cursor // in tree
+	begun  bool
+	above  uint32     // with tree: only entries newer than this
+	stages *stageIter // instead of list
 	sealed sealedPart
 	cur    entry
 	ok     bool
@@ -52,11 +52,19 @@ func (r *run) next() {
 		}
 		return
 	}
-	for r.ok = r.tree.Next(); r.ok; r.ok = r.tree.Next() {
-		if r.cur = r.tree.Item(); r.cur.seq() > r.above {
+	for r.ok = r.advance(); r.ok; r.ok = r.advance() {
+		if r.cur = r.at.item(); r.cur.seq() > r.above {
 			return
 		}
 	}
+}
+
+func (r *run) advance() bool {
+	if r.begun {
+		return r.at.next()
+	}
+	r.begun = true
+	return r.at.first(r.tree)
 }
 
 // runOf prepares what sp has to write: everything on the memory backend, else what the dirty sets up to its seal name. It returns
@@ -74,8 +82,7 @@ func (s *Store) runOf(sp sealedPart) *run {
 	s.mu.Unlock()
 	r := &run{part: p, table: p.table, seq: sp.seq, sets: len(sets), sealed: sp}
 	if s.heapOnly {
-		it := sp.frozen.Iter()
-		r.tree = &it
+		r.tree = sp.frozen
 		return r
 	}
 	if len(sets) == 0 {
@@ -88,8 +95,7 @@ func (s *Store) runOf(sp sealedPart) *run {
 	var keys []string
 	for _, d := range sets {
 		if d.scan {
-			it := sp.frozen.Iter()
-			r.tree, r.above = &it, written
+			r.tree, r.above = sp.frozen, written
 			return r
 		}
 		keys = append(keys, d.keys...)
@@ -99,7 +105,7 @@ func (s *Store) runOf(sp sealedPart) *run {
 	r.list = make([]entry, 0, len(keys))
 	for _, k := range keys {
 		// A key that is gone was new and deleted within one sequence.
-		if e, ok := sp.frozen.Get(probe(k)); ok && e.seq() > written {
+		if e, ok := sp.frozen.get(k); ok && e.seq() > written {
 			r.list = append(r.list, e)
 		}
 	}
@@ -277,8 +283,7 @@ func (s *Store) snapshotWhole(ctx context.Context, id uint64, sealed []*Sealed) 
 	}
 	s.mu.Lock()
 	for table, t := range s.loaded {
-		it := t.Copy().Iter()
-		r := run{table: table, tree: &it}
+		r := run{table: table, tree: t.copy()}
 		r.next()
 		runs = append(runs, r)
 	}

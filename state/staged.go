@@ -23,11 +23,11 @@ type staged struct {
 
 // stageLoaded moves what was loaded at the restore into a stage.
 func (p *Part) stageLoaded() {
-	if p.staged == nil || p.overlay.Len() == 0 {
+	if p.staged == nil || p.overlay.len() == 0 {
 		return
 	}
 	x := &stage{from: 1, to: 1}
-	p.overlay.Scan(func(e entry) bool {
+	p.overlay.scan(func(e entry) bool {
 		x.addEntry(e)
 		return true
 	})

@@ -219,27 +219,27 @@ func (s *Store) take(p *Part) {
 	}
 	lo := appendGroupKey(nil, p.rng.From, nil)
 	hi := stringOf(appendGroupKey(nil, p.rng.To, nil))
-	all.Ascend(probe(stringOf(lo)), func(e entry) bool {
+	all.ascend(stringOf(lo), func(e entry) bool {
 		if e.key() >= hi {
 			return false
 		}
-		p.overlay.Load(e)
+		p.overlay.load(e)
 		p.bytes += e.size()
 		return true
 	})
-	p.live, p.evictedSeq = int64(p.overlay.Len()), 0
+	p.live, p.evictedSeq = int64(p.overlay.len()), 0
 	p.reported = p.bytes // counted when it was loaded
 	defer p.stageLoaded()
 	p.bytesNow.Store(p.bytes)
-	if p.overlay.Len() == all.Len() {
+	if p.overlay.len() == all.len() {
 		delete(s.loaded, p.table)
 		return
 	}
-	p.overlay.Scan(func(e entry) bool {
-		all.Delete(e)
+	p.overlay.scan(func(e entry) bool {
+		all.delete(e.key())
 		return true
 	})
-	if all.Len() == 0 {
+	if all.len() == 0 {
 		delete(s.loaded, p.table)
 	}
 }
@@ -461,7 +461,7 @@ func (s *Store) entriesByTable(live map[*Part]int64) map[uint32]int64 {
 		out[t] = n
 	}
 	for t, tr := range s.loaded {
-		out[t] = int64(tr.Len())
+		out[t] = int64(tr.len())
 	}
 	opened := map[uint32]int64{}
 	groups := map[uint32]int64{}

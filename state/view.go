@@ -48,7 +48,7 @@ func (v *View) Get(kg uint16, key []byte) (val []byte, ok bool, err error) {
 			return e.value(), true, nil
 		}
 	}
-	if e, found := v.overlay.Get(probe(stringOf(k))); found {
+	if e, found := v.overlay.get(stringOf(k)); found {
 		if e.tombstone() {
 			return nil, false, nil
 		}
