@@ -16,7 +16,7 @@ import (
 //	version 1 · uvarint length and values of the key as first seen (byte keys only) · varint count · per call its words as varints, then
 //	uvarint length and bytes of its variable part
 //
-// 1 (ordered), for calls that need the values themselves: group key, call number, entry → count, value (see the calls).
+// 1 (ordered), for calls that need the values themselves: group key, call number, entry → count, value (see the calls); 4, for DISTINCT (see distinctSet).
 // 2 (ordered), the watermark of OnClose (see markTable).
 //
 // The group table is the working copy: groups changed since the last checkpoint are put into table 0 before a checkpoint barrier returns. While
@@ -30,6 +30,8 @@ type aggOp struct {
 	extra    int // words behind those of the calls, of whoever extends the operator
 	state    table
 	side     table
+	distinct []*distinctSet
+	values   table // theirs
 	marks    markTable
 	complete bool
 
@@ -119,6 +121,14 @@ func (o *aggOp) Open(ctx *Context) error {
 		o.hasVar = o.hasVar || call.variable()
 		o.old.Cols = append(o.old.Cols, &types.Vector{Type: c.Type})
 		o.fresh.Cols = append(o.fresh.Cols, &types.Vector{Type: c.Type})
+	}
+	if len(o.distinct) > 0 {
+		if o.values, err = openTable(ctx, o.node, 4, stagedMode); err != nil {
+			return err
+		}
+	}
+	for _, s := range o.distinct {
+		s.open()
 	}
 	o.groups = newGroupTable(o.keyTypes, words+o.extra)
 	o.out = newOutBuf(o.node.Schema.Types())
@@ -382,6 +392,9 @@ func (o *aggOp) Barrier(b checkpoint.Barrier, out Emitter) error {
 		})
 	}
 	o.groups.compact()
+	for _, s := range o.distinct {
+		s.values.compact()
+	}
 	if b.Checkpoint != 0 && o.state.part != nil {
 		if err := o.save(); err != nil {
 			return err
@@ -596,7 +609,7 @@ func (o *aggOp) closeGroups(groups []uint32, out Emitter) error {
 				return err
 			}
 		}
-		if err := o.dropSide(row); err != nil {
+		if err := o.dropSide(g, row); err != nil {
 			return err
 		}
 		if err := o.dropGroup(g, row); err != nil {
@@ -627,7 +640,12 @@ func (o *aggOp) emitClosed(g uint32, row []uint64, out Emitter) error {
 }
 
 // dropSide deletes what calls keep of a group's values.
-func (o *aggOp) dropSide(row []uint64) error {
+func (o *aggOp) dropSide(g uint32, row []uint64) error {
+	for _, s := range o.distinct {
+		if err := s.forget(g); err != nil {
+			return err
+		}
+	}
 	sided := false
 	for _, c := range o.calls {
 		sided = sided || c.sided()

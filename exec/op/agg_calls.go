@@ -128,7 +128,7 @@ func (o *aggOp) newCall(no int, c plan.AggCall) (aggCall, error) {
 			WithHint("Use count, sum, avg, min, max, bool_and, bool_or, bit_and, bit_or, string_agg, array_agg, json_agg or the statistical aggregates.")
 	}
 	if distinct && len(c.Args) > 0 {
-		call = &distinctCall{aggCall: call, o: o, no: byte(no), args: c.Args}
+		return o.addDistinct(call, no, c.Args, c.Filter), nil
 	}
 	if c.Filter >= 0 {
 		call = &filterCall{aggCall: call, col: c.Filter}

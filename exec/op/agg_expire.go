@@ -106,7 +106,7 @@ func (o *expiringAggOp) expire(kg uint16, _ int64, name, values []byte) error {
 			return err
 		}
 	}
-	if err := o.dropSide(row); err != nil {
+	if err := o.dropSide(g, row); err != nil {
 		return err
 	}
 	row[aggCount] = 0

@@ -47,39 +47,6 @@ func (o *aggOp) bump(kg uint16, key []byte, w int64, values func([]byte) []byte)
 	return before, after, o.side.put(kg, key, o.val)
 }
 
-// distinctCall passes on a value when the first of its rows comes and when the last one goes.
-type distinctCall struct {
-	aggCall
-	o    *aggOp
-	no   byte
-	args []int
-	sub  aggBatch
-	vecs []*types.Vector
-}
-
-func (d *distinctCall) sided() bool { return true }
-
-func (d *distinctCall) update(b *aggBatch) error {
-	d.sub.reset(b.c)
-	d.vecs = pick(d.vecs, b.c, d.args)
-	for i, g := range b.groups {
-		r := b.row(i)
-		kg, key := d.o.sideKey(d.o.groups.row(g), int(d.no))
-		key = types.AppendKeyRow(key, d.vecs, r)
-		d.o.key = key
-		before, after, err := d.o.bump(kg, key, b.weight(i), nil)
-		if err != nil {
-			return err
-		}
-		if before <= 0 && after > 0 {
-			d.sub.add(g, r, 1)
-		} else if before > 0 && after <= 0 {
-			d.sub.add(g, r, -1)
-		}
-	}
-	return d.aggCall.update(&d.sub)
-}
-
 // sideExtreme is min and max under retraction: an ordered multiset of the group's values.
 type sideExtreme struct {
 	callBase

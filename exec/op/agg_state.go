@@ -23,6 +23,11 @@ func (o *aggOp) save() error {
 			return err
 		}
 	}
+	for _, s := range o.distinct {
+		if err := s.save(); err != nil {
+			return err
+		}
+	}
 	return o.marks.save(o.mark)
 }
 
@@ -38,9 +43,18 @@ const (
 	dirtyBytes = 32
 )
 
+// bytes is what the groups and the values of DISTINCT take.
+func (o *aggOp) bytes() int64 {
+	n := o.groups.bytes()
+	for _, s := range o.distinct {
+		n += s.bytes()
+	}
+	return n
+}
+
 // account tells the budget what the groups take.
 func (o *aggOp) account() {
-	o.report(o.groups.bytes() + int64(len(o.vars))*varBytes*int64(len(o.calls)) + int64(len(o.dirty)*(len(o.calls)+1))*dirtyBytes)
+	o.report(o.bytes() + int64(len(o.vars))*varBytes*int64(len(o.calls)) + int64(len(o.dirty)*(len(o.calls)+1))*dirtyBytes)
 }
 
 // relieve keeps the groups near the budget between two checkpoints: it asks for a barrier to evict at, and waits when it would have to
@@ -51,7 +65,7 @@ func (o *aggOp) relieve() {
 		return
 	}
 	o.account()
-	o.base.relieve(o.groups.bytes())
+	o.base.relieve(o.bytes())
 }
 
 // relieve asks for a barrier to evict bytes at when the budget is used up, and waits when they would have to outgrow it until that one comes.
@@ -98,6 +112,10 @@ func (o *aggOp) evict() {
 			o.growVars(n)
 			o.vars[n] = oldVars[g]
 		}
+	}
+	for _, s := range o.distinct {
+		s.reset() // values are by numbers of groups
+		s.complete = false
 	}
 	o.complete = false
 }
@@ -212,8 +230,10 @@ func (o *aggOp) restore() error {
 		return o.decodeGroup(g[0], o.groups.row(g[0]), v)
 	})
 	if errors.Is(err, errBudgetUsed) {
-		o.complete = false
-		return nil
+		o.complete, err = false, nil
+	}
+	if err == nil && len(o.distinct) > 0 {
+		err = o.restoreDistinct()
 	}
 	return err
 }

@@ -127,7 +127,7 @@ func (t *groupTable) lookup(c *types.Chunk, cols []int, hash []uint64, out []uin
 	if len(out) > 1 && t.constant(c) {
 		t.first[0] = uint16(c.Row(0))
 		one := types.Chunk{Cols: c.Cols, N: c.Row(0) + 1, Sel: t.first[:]}
-		if err := t.lookup(&one, cols, nil, out[:1], added); err != nil {
+		if err := t.lookup(&one, cols, hash, out[:1], added); err != nil {
 			return err
 		}
 		for i := range out {

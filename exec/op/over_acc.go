@@ -44,6 +44,9 @@ func (o *aggOp) clearOnly() {
 	if o.hasVar {
 		clear(o.vars[0])
 	}
+	for _, s := range o.distinct {
+		s.reset()
+	}
 	if o.side.mem != nil && o.side.mem.Len() > 0 {
 		o.side.mem = btree.NewMap[string, []byte](0)
 	}

@@ -13,16 +13,15 @@ import (
 // templateFunctions lists to_char, to_date, to_timestamp and to_number.
 func templateFunctions() []entry {
 	out := []entry{
-		fn("to_char(timestamp,text)", "", each(func(c *call) error { return c.charTime(c.int(0), nil) })),
-		fn("to_char(timestamptz,text)", "", each(func(c *call) error {
-			ts := c.int(0)
-			local, err := types.TimestamptzToLocal(ts, loc(c.f))
+		fn("to_char(timestamp,text)", "", charTimes(func(_ *expr.Frame, ts int64) (int64, zoneText, error) { return ts, zoneText{}, nil }, false)),
+		fn("to_char(timestamptz,text)", "", charTimes(func(f *expr.Frame, ts int64) (int64, zoneText, error) {
+			local, err := types.TimestamptzToLocal(ts, loc(f))
 			if err != nil {
-				return err
+				return 0, zoneText{}, err
 			}
-			off, abbrev := types.ZoneOffset(ts, loc(c.f))
-			return c.charTime(local, &zoneText{off, abbrev})
-		})),
+			off, abbrev := types.ZoneOffset(ts, loc(f))
+			return local, zoneText{off, abbrev}, nil
+		}, true)),
 		fn("to_char(interval,text)", "", each(charInterval)),
 		fn("to_char(numeric,text)", "", map2e(numSlot, strSlot, strSlot, charNumeric)),
 		fn("to_date(text,text)", "", map2e(strSlot, strSlot, intSlot, func(s, f string) (int64, error) {
@@ -153,19 +152,90 @@ type charFields struct {
 	interval          bool
 }
 
-func (c *call) charTime(ts int64, zone *zoneText) error {
-	if c.str(1) == "" || types.IsTimestampInfinite(ts) {
+// charTimes is to_char of points of time. One text holds for all that lie in one unit of the template's smallest field, so that it is made once where times follow each other.
+func charTimes(local func(f *expr.Frame, ts int64) (int64, zoneText, error), zoned bool) expr.Kernel {
+	return func(f *expr.Frame, args []expr.Arg, out *types.Vector) {
+		c := call{f: f, args: args, out: out}
+		m := charMemo{zoned: zoned}
+		for i := range f.Len() {
+			c.row = f.Row(i)
+			err := f.Interrupted()
+			if err == nil {
+				err = m.fill(&c, local)
+			}
+			if err != nil {
+				f.Fail(out, c.row, err)
+			}
+		}
+	}
+}
+
+// charMemo is a template taken apart, and the last text that was made by it.
+type charMemo struct {
+	template string
+	tokens   []templateToken
+	unit     int64 // µs for which a text holds
+	zoned    bool
+	zone     zoneText
+	from     int64
+	known    bool
+	text     string
+}
+
+func (m *charMemo) fill(c *call, at func(f *expr.Frame, ts int64) (int64, zoneText, error)) error {
+	ts, template := c.int(0), c.str(1)
+	if template == "" || types.IsTimestampInfinite(ts) {
 		c.setNull()
+		return nil
+	}
+	ts, zone, err := at(c.f, ts)
+	if err != nil {
+		return err
+	}
+	if template != m.template {
+		m.template, m.tokens, m.known = template, splitTemplate(template), false
+		m.unit = smallestUnit(m.tokens)
+	}
+	if m.known && ts >= m.from && ts-m.from < m.unit && zone == m.zone {
+		c.out.Str[c.row] = m.text
 		return nil
 	}
 	t := types.CivilFromTimestamp(ts)
 	v := charFields{
-		year: t.Year, month: t.Month, day: t.Day, hour: t.Hour, minute: t.Minute, sec: t.Second, micros: t.Micros, zone: zone,
-		days: types.TimestampToDate(ts),
+		year: t.Year, month: t.Month, day: t.Day, hour: t.Hour, minute: t.Minute, sec: t.Second, micros: t.Micros, days: types.TimestampToDate(ts),
 	}
-	s, err := v.format(c.str(1))
+	if m.zoned {
+		v.zone = &zone
+	}
+	s, err := v.format(m.tokens)
 	c.out.Str[c.row] = s
+	past := ts % m.unit
+	if past < 0 {
+		past += m.unit
+	}
+	m.from, m.zone, m.text, m.known = ts-past, zone, s, err == nil
 	return err
+}
+
+// smallestUnit returns the µs of the smallest field of a template, at most those of a day.
+func smallestUnit(tokens []templateToken) int64 {
+	unit := int64(microsPerDay)
+	for _, t := range tokens {
+		switch w := strings.ToUpper(t.word); {
+		case w == "":
+		case w == "US" || strings.HasPrefix(w, "FF"):
+			return 1
+		case w == "MS":
+			unit = min(unit, microsPerSecond/1000)
+		case strings.HasPrefix(w, "SS"):
+			unit = min(unit, microsPerSecond)
+		case w == "MI":
+			unit = min(unit, microsPerMinute)
+		case strings.HasPrefix(w, "HH") || w == "AM" || w == "PM" || w == "A.M." || w == "P.M.":
+			unit = min(unit, microsPerHour)
+		}
+	}
+	return unit
 }
 
 func charInterval(c *call) error {
@@ -178,7 +248,7 @@ func charInterval(c *call) error {
 		year: int(iv.Months / 12), month: int(iv.Months % 12), day: int(iv.Days), hour: int(iv.Micros / microsPerHour),
 		minute: int(iv.Micros / microsPerMinute % 60), sec: int(iv.Micros / microsPerSecond % 60), micros: int(iv.Micros % microsPerSecond), interval: true,
 	}
-	s, err := v.format(c.str(1))
+	s, err := v.format(splitTemplate(c.str(1)))
 	c.out.Str[c.row] = s
 	return err
 }
@@ -192,9 +262,9 @@ var (
 // longestName is the width that month and day names are padded to.
 const longestName = 9
 
-func (v *charFields) format(template string) (string, error) {
+func (v *charFields) format(tokens []templateToken) (string, error) {
 	var b strings.Builder
-	for _, t := range splitTemplate(template) {
+	for _, t := range tokens {
 		if t.word == "" {
 			b.WriteString(t.text)
 			continue

@@ -68,6 +68,20 @@ func (h *Host) Checkpoint(o op.Operator, out op.Emitter) {
 	h.r.last = sn
 }
 
+// Put puts an entry into a state table of the node, whose operator is not open, and takes a snapshot: as another version of it may have left it.
+func (h *Host) Put(n *plan.Node, table uint32, kg uint16, key, val []byte) {
+	p, err := h.r.store.Part(n.ID*tablesPerNode+table, 0, state.Range{To: maxParallelism}, state.Ordered)
+	require.NoError(h.r.t, err)
+	p.Put(kg, key, val)
+	h.r.id++
+	sn, err := h.r.store.Snapshot(context.Background(), h.r.id, []*state.Sealed{h.r.store.Seal(0)})
+	require.NoError(h.r.t, err)
+	h.r.store.Confirm(h.r.id)
+	h.r.last = sn
+	require.NoError(h.r.t, h.r.store.Close())
+	h.reopen()
+}
+
 // Restore opens the operator of a node over the last checkpoint, in a new store.
 func (h *Host) Restore(n *plan.Node) op.Operator {
 	require.NoError(h.r.t, h.r.store.Close())
