@@ -66,7 +66,7 @@ bench: build ## what docs/performance.md tells of, in a few minutes, against han
 	$(BIN) bench copy --rows 2000000 --views 2 --rounds 3 $(if $(POSTGRES),--postgres $(POSTGRES))
 	$(BIN) bench freshness --rate 1000 --inserts 300
 	$(BIN) bench freshness --rate 200000 --inserts 300
-	$(BIN) bench memory
+	$(BIN) bench memory --groups 2000000
 	$(BIN) bench backpressure --aligned --pressure 5s
 	$(BIN) bench checkpoint --state $(BENCH_STATE)
 	$(BIN) bench restore --state $(BENCH_STATE)
