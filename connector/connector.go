@@ -52,6 +52,13 @@ type Keyed interface {
 	Key(cfg *SourceConfig) string
 }
 
+// Sized is a Connector that can know how many rows a source has.
+type Sized interface {
+	Connector
+	// Rows is their number in the end, 0 when that is not known. The configuration has passed Schema.
+	Rows(cfg *SourceConfig) int64
+}
+
 // Split is an independently readable, replayable part of a source: a generator's share, a file. Position is opaque, versioned by
 // the connector, and part of checkpoints; nil = from the beginning.
 type Split struct {

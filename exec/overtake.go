@@ -54,7 +54,7 @@ func nodeYields(n *plan.Node, lib expr.Library) bool {
 	case plan.KindPartialTopN:
 		return n.PartialTopN.OnClose == nil
 	case plan.KindJoin:
-		return n.Join.CloseKey == nil && n.Join.Range == nil && n.Join.Spread == nil && settled(lib, n.Join.Residual)
+		return n.Join.CloseKey == nil && n.Join.Range == nil && n.Join.Spread == nil && settled(lib, n.Join.Residual) && (n.Join.Wanted == nil || settled(lib, n.Join.Wanted.Cond))
 	}
 	return false
 }

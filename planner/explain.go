@@ -619,7 +619,10 @@ func (x *explainer) join(n *plan.Node, state func(string) string) (string, []str
 	if j.Range != nil {
 		span = x.overBoth(j.Range.Cond, l, r)
 	}
-	closing, keeps := "", "all rows of both inputs"
+	wanted, closing, keeps := "", "", "all rows of both inputs"
+	if w := j.Wanted; w != nil {
+		wanted = "Wanted: " + expr.String(w.Cond, x.names(n.Inputs[w.Side]))
+	}
 	if len(j.Once) > 0 {
 		keeps = "all rows of " + [2]string{"the right", "the left"}[j.Once[0]] + " input; those of the other one until they have met theirs"
 		if len(j.Once) == 2 {
@@ -634,7 +637,7 @@ func (x *explainer) join(n *plan.Node, state func(string) string) (string, []str
 		closing = "Forget: rows that the watermarks of " + x.name(l, j.Range.Lower.Left) + " and " + x.name(r, j.Range.Lower.Right) + " leave no partner"
 		keeps = "rows of both inputs that may still find a partner"
 	}
-	return method + joinTitles[j.Type], []string{labelled("Keys", x.keyPairs(l, r, j.LeftKeys, j.RightKeys, j.NullSafe)), labelled("Range", span), labelled("Condition", x.overBoth(j.Residual, l, r)), closing, state(keeps)}
+	return method + joinTitles[j.Type], []string{labelled("Keys", x.keyPairs(l, r, j.LeftKeys, j.RightKeys, j.NullSafe)), labelled("Range", span), labelled("Condition", x.overBoth(j.Residual, l, r)), wanted, closing, state(keeps)}
 }
 
 func (x *explainer) asofJoin(n *plan.Node, state func(string) string) (string, []string) {

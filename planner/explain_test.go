@@ -85,7 +85,7 @@ func explainChange(t *testing.T, text string, o planner.Options) string {
 }
 
 // TestExplain runs testdata/explain: "query" plans once, "stream" plans a job, "change" an INSERT, UPDATE or DELETE. Arguments: verbose, single, lookups, emit, droplate, ttl, off=(rules),
-// costs, rows=(sizes of t, u, m, keyless), format.
+// costs, rows=(sizes of t, u, m, keyless, auction, bid), format.
 func TestExplain(t *testing.T) {
 	base := newOptions(t)
 	datadriven.Walk(t, "testdata/explain", func(t *testing.T, path string) {
@@ -99,7 +99,7 @@ func TestExplain(t *testing.T) {
 			}
 			var sizes []int64
 			d.MaybeScanArgs(t, "rows", &sizes)
-			for i, name := range []string{"t", "u", "m", "keyless"} {
+			for i, name := range []string{"t", "u", "m", "keyless", "auction", "bid"} {
 				o.Catalog.(*fakeCatalog).rels[name].Rows = 0
 				if i < len(sizes) {
 					o.Catalog.(*fakeCatalog).rels[name].Rows = sizes[i]

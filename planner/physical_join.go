@@ -145,6 +145,11 @@ func (ph *physical) join(n *node, want, need map[int]bool) *phys {
 	}
 	l, r := ph.build(n.in[0], need), ph.build(n.in[1], need)
 	below := n.placed.built(l, r)
+	var wanted *lifted
+	l, r, wanted = ph.lift(n, l, r, keys)
+	if wanted != nil {
+		below = append(below, wanted.uses...)
+	}
 	if len(keys) == 0 {
 		if p := ph.dynamicFilter(n, l, r, rest, want, need); p != nil {
 			return p
@@ -204,6 +209,9 @@ func (ph *physical) join(n *node, want, need map[int]bool) *phys {
 		j.Residual = ph.exprOver(cheapFirst(cond), all)
 	}
 	j.Once = ph.once(n.jtype, l, r, lk, rk, keys)
+	if wanted != nil {
+		j.Wanted = &plan.JoinWanted{Side: wanted.side, Cond: ph.expr(cheapFirst(wanted.cond), []*phys{l, r}[wanted.side])}
+	}
 	ph.lookups(n, j, keys, [2]*phys{l, r})
 	j.KeepNulls = ph.b.stream && j.Pads() && !j.Closes()
 	p.n.Join = j
@@ -307,6 +315,59 @@ func (ph *physical) once(t plan.JoinType, l, r *phys, lk, rk []int, keys []joinK
 		ph.o.fire(ruleJoinOnce)
 	}
 	return sides
+}
+
+// lifted is a filter that became a condition of a join (see plan.Join.Wanted).
+type lifted struct {
+	side int
+	cond *expr.Expr
+	uses []int // columns of cond
+}
+
+// lift takes the filter off an input that has at most one row for each value of the join keys, if that is worth it: rows of the other input whose partner the
+// filter drops would be kept for ever, which are more than it drops where that input is larger. It returns the inputs.
+func (ph *physical) lift(n *node, l, r *phys, keys []joinKey) (*phys, *phys, *lifted) {
+	if ph.expires() || !ph.b.stream {
+		return l, r, nil
+	}
+	ins := [2]*phys{l, r}
+	for _, other := range ph.once(n.jtype, l, r, nil, nil, keys) {
+		side := 1 - other
+		p := ins[side]
+		rows := storedRows(n.in[side])
+		if p.n.Kind != plan.KindFilter || rows == 0 || storedRows(n.in[other]) < liftShare*rows {
+			continue
+		}
+		x := &lifted{side: side, cond: mapCols(p.n.Filter.Cond, func(c int) int { return p.ids[c] })}
+		if mayFail(x.cond) || ph.b.volatileExpr(x.cond) {
+			continue
+		}
+		x.cond.Walk(func(e *expr.Expr) bool {
+			if e.Kind == expr.Column {
+				x.uses = append(x.uses, e.Col)
+			}
+			return true
+		})
+		in := *p
+		in.n = p.n.Inputs[0]
+		ins[side] = &in
+		return ins[0], ins[1], x
+	}
+	return l, r, nil
+}
+
+// liftShare is how many times as many rows the other input of a join must have for a filter to become a condition of the join.
+const liftShare = 4
+
+// storedRows is how many rows the one relation has that a tree reads, 0 when that is not known.
+func storedRows(n *node) int64 {
+	for n.op == opFilter || n.op == opProject || n.op == opWatermark {
+		n = n.in[0]
+	}
+	if n.op != opSource && n.op != opScan {
+		return 0
+	}
+	return n.rel.Rows
 }
 
 // fixes reports whether the equalities give values to all of a side's key: a row of the other side has at most one partner.

@@ -165,7 +165,7 @@ func (c *planCatalog) relation(o *catalog.Object) (*planner.Relation, bool) {
 		r.Source = &plan.Source{
 			Name: o.Name, Connector: d.Connector, Options: d.Options, Format: d.Format, Encode: d.Encode, EncodeOptions: d.EncodeOptions,
 		}
-		r.Key = c.sourceKey(o)
+		c.tellSource(o, r)
 		if d.WatermarkColumn != "" {
 			r.Watermark = &planner.RelWatermark{Column: o.Column(d.WatermarkColumn), Expr: c.expression(d.WatermarkExpr)}
 		}
@@ -177,23 +177,24 @@ func (c *planCatalog) relation(o *catalog.Object) (*planner.Relation, bool) {
 	return r, true
 }
 
-// sourceKey is the key that a source's connector knows of, nil for none.
-func (c *planCatalog) sourceKey(o *catalog.Object) []int {
+// tellSource sets what a source's connector knows of its rows: a key, and how many there are.
+func (c *planCatalog) tellSource(o *catalog.Object, r *planner.Relation) {
 	cn, err := c.srv.cfg.Connectors.Lookup(o.Source.Connector)
 	if err != nil {
-		return nil
+		return
 	}
-	keyed, ok := cn.(connector.Keyed)
-	if !ok {
-		return nil
+	cfg := &connector.SourceConfig{Name: o.Name, Options: o.Source.Options}
+	if sized, ok := cn.(connector.Sized); ok {
+		r.Rows = sized.Rows(cfg)
 	}
-	name := keyed.Key(&connector.SourceConfig{Name: o.Name, Options: o.Source.Options})
-	for i, col := range o.Columns {
-		if col.Name == name {
-			return []int{i}
+	if keyed, ok := cn.(connector.Keyed); ok {
+		name := keyed.Key(cfg)
+		for i, col := range o.Columns {
+			if col.Name == name {
+				r.Key = []int{i}
+			}
 		}
 	}
-	return nil
 }
 
 // indexes lists the indexes of a relation that are complete.

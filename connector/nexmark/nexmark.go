@@ -42,7 +42,10 @@ const (
 // read in turn, rows are out of order by fewer than splits × splitBlock events.
 const splitBlock = 40 * eventsPerEpoch
 
-var _ connector.Keyed = (*Connector)(nil)
+var (
+	_ connector.Keyed = (*Connector)(nil)
+	_ connector.Sized = (*Connector)(nil)
+)
 
 // Connector makes nexmark sources.
 type Connector struct {
@@ -162,6 +165,15 @@ func (*Connector) Key(cfg *connector.SourceConfig) string {
 		return columnID
 	}
 	return ""
+}
+
+// Rows implements connector.Sized.
+func (cn *Connector) Rows(cfg *connector.SourceConfig) int64 {
+	src, err := cn.Source(context.Background(), cfg)
+	if s, ok := src.(*source); err == nil && ok && s.events >= 0 {
+		return s.rows(0, s.events)
+	}
+	return 0
 }
 
 // Source implements connector.Connector.

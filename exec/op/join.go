@@ -24,6 +24,7 @@ type joinOp struct {
 	pairs    bool    // matching pairs are output
 	search   [2]bool // rows may come that are there already
 	once     [2]bool // rows have one partner at most
+	wanted   *joinWanted
 	closing  joinClosing
 	expiry   joinExpiry
 	rng      *joinRange // nil for none; its condition is a part of residual
@@ -78,6 +79,13 @@ func (o *joinOp) Open(ctx *Context) error {
 	}
 	for _, side := range j.Once {
 		o.once[side] = true
+	}
+	if j.Wanted != nil {
+		prog, err := expr.Compile(j.Wanted.Cond, ctx.Lib)
+		if err != nil {
+			return err
+		}
+		o.wanted = &joinWanted{side: j.Wanted.Side, prog: prog}
 	}
 	for _, k := range j.LeftKeys {
 		o.keyTypes = append(o.keyTypes, ctx.InputTypes[0][k])
@@ -190,6 +198,11 @@ func (o *joinOp) Process(port int, c *types.Chunk, out Emitter) error {
 		if err := t.lookup(c, o.keys[port], t.hashes(c, o.keys[port]), grp, o.added); err != nil {
 			return err
 		}
+		if o.wanted != nil && o.wanted.side == port {
+			if err := o.wanted.test(&o.base, c); err != nil {
+				return err
+			}
+		}
 		for i, g := range grp {
 			if err := o.apply(g, c, c.Row(i), out); err != nil {
 				return err
@@ -261,9 +274,12 @@ func (o *joinOp) apply(g uint32, c *types.Chunk, r int, out Emitter) error {
 		words[joinFlags] = words[joinFlags]&^uint64(^uint32(0)) | uint64(o.epoch)
 		o.touched = append(o.touched, g)
 	}
+	unwanted := o.wanted != nil && o.wanted.side == side && !o.wanted.met.Get(r)
 	if o.once[side] && half(words[joinHeads], 1-side) != 0 {
-		if err := o.probe(g, words, r, 0, out); err != nil {
-			return err
+		if !unwanted {
+			if err := o.probe(g, words, r, 0, out); err != nil {
+				return err
+			}
 		}
 		if o.once[1-side] {
 			o.met(words, 1-side)
@@ -303,6 +319,9 @@ func (o *joinOp) apply(g uint32, c *types.Chunk, r int, out Emitter) error {
 		}
 	}
 	row := st.row(i)
+	if unwanted {
+		row.flags |= rowUnwanted
+	}
 	st.changed(i, row)
 	words[joinCount+side] += uint64(w)
 	if words[joinFlags]&(keyShown<<side) != 0 || row.flags&rowShown != 0 {
@@ -310,7 +329,7 @@ func (o *joinOp) apply(g uint32, c *types.Chunk, r int, out Emitter) error {
 			return err
 		}
 	}
-	if o.perRow || o.pairs {
+	if !unwanted && (o.perRow || o.pairs) {
 		tag := i
 		if row.flags&rowNew != 0 {
 			tag |= newRow
@@ -324,6 +343,29 @@ func (o *joinOp) apply(g uint32, c *types.Chunk, r int, out Emitter) error {
 		o.met(words, 1-side)
 	}
 	return nil
+}
+
+// joinWanted tests the rows of one side (plan.Join.Wanted).
+type joinWanted struct {
+	side int
+	prog *expr.Program
+	errs rowFailures
+	sel  []uint16
+	met  types.Bitmap // of the chunk in work
+}
+
+func (w *joinWanted) test(b *base, c *types.Chunk) error {
+	w.errs.errs.Reset()
+	var err error
+	if w.sel, err = w.prog.Filter(c, b.ctx.Env, &w.errs.errs, w.sel); err != nil {
+		return err
+	}
+	w.met = append(w.met[:0], make(types.Bitmap, (c.N+63)/64)...)
+	for _, r := range w.sel {
+		w.met.Set(int(r))
+	}
+	_, err = w.errs.divert(b, c)
+	return err
 }
 
 // met lists the rows of a chain, which have met the only partner they can have, to be removed.
@@ -370,7 +412,7 @@ func (o *joinOp) probe(g uint32, words []uint64, r int, tag uint32, out Emitter)
 
 // propose makes a candidate pair of row r of the chunk in work and a row of the other side.
 func (o *joinOp) propose(i uint32, e *joinRow, r int, tag uint32, cols []*types.Vector, out Emitter) error {
-	if e.count == 0 && !o.tally[1-o.srcSide] {
+	if e.count == 0 && !o.tally[1-o.srcSide] || e.flags&rowUnwanted != 0 {
 		return nil
 	}
 	if _, err := types.DecodeRows(viewString(o.st.bytes(e)), 1, cols); err != nil {

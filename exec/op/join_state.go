@@ -24,15 +24,16 @@ type joinRow struct {
 }
 
 const (
-	rowSide    = 1 << 0 // 1: right
-	rowTouched = 1 << 1 // listed in touchedRows
-	rowUnsaved = 1 << 2 // listed in unsaved
-	rowStored  = 1 << 3 // the state table has it
-	rowShown   = 1 << 4 // its padding (semi join: the row itself) has been emitted
-	rowDead    = 1 << 5 // listed in dead
-	rowNew     = 1 << 6 // match not yet counted
-	rowIndexed = 1 << 7
-	rowMet     = 1 << 8 // has met the only partner it can have; listed in dead
+	rowSide     = 1 << 0 // 1: right
+	rowTouched  = 1 << 1 // listed in touchedRows
+	rowUnsaved  = 1 << 2 // listed in unsaved
+	rowStored   = 1 << 3 // the state table has it
+	rowShown    = 1 << 4 // its padding (semi join: the row itself) has been emitted
+	rowDead     = 1 << 5 // listed in dead
+	rowNew      = 1 << 6 // match not yet counted
+	rowIndexed  = 1 << 7
+	rowMet      = 1 << 8 // has met the only partner it can have; listed in dead
+	rowUnwanted = 1 << 9 // partners of it have none
 )
 
 const (
@@ -57,7 +58,7 @@ const (
 )
 
 // joinState is the working copy of both sides' rows. State table per side (staged): join key · encoded row → uvarint length of the join key · varint
-// count · varint match.
+// count · varint match, of unwanted rows (plan.Join.Wanted) 1.
 type joinState struct {
 	o        *joinOp
 	groups   *groupTable
@@ -274,7 +275,11 @@ func (s *joinState) save() error {
 		k := s.stateKey(words, r)
 		s.val = binary.AppendUvarint(s.val[:0], uint64(len(k)-int(r.n)))
 		s.val = binary.AppendVarint(s.val, r.count)
-		s.val = binary.AppendVarint(s.val, r.match)
+		match := r.match
+		if r.flags&rowUnwanted != 0 {
+			match = 1
+		}
+		s.val = binary.AppendVarint(s.val, match)
 		if err := s.tables[r.flags&rowSide].append(s.keyGroup(words, r), k, s.val, fresh); err != nil {
 			return err
 		}
@@ -347,7 +352,11 @@ func (s *joinState) restoreRow(g uint32, side int, kg uint16, k, v []byte) (uint
 	if row.kg = kg; s.owned(row) {
 		row.flags |= rowStored
 	}
-	row.match = match
+	if w := s.o.wanted; w != nil && w.side == side && match != 0 {
+		row.flags |= rowUnwanted
+	} else {
+		row.match = match
+	}
 	if s.o.tally[side] && s.o.wants(side, match) {
 		row.flags |= rowShown
 	}

@@ -299,35 +299,40 @@ func onceJoin(both bool, residual *expr.Expr) *plan.Node {
 // TestJoinOnceAgainstNestedLoop joins rows that come before and after the only partner that they can have.
 func TestJoinOnceAgainstNestedLoop(t *testing.T) {
 	less := &expr.Expr{Kind: expr.Call, Func: "int4lt(int4,int4)", Type: types.Bool, Args: []*expr.Expr{expr.Col(2, types.Int4), expr.Col(5, types.Int4)}}
-	for _, both := range []bool{false, true} {
-		for _, residual := range []*expr.Expr{nil, less} {
-			t.Run(fmt.Sprint(both, "/", residual != nil), func(t *testing.T) {
-				node := onceJoin(both, residual)
-				checkCases(t, 30, func(rt *rapid.T) optest.Spec {
-					var epochs []optest.Epoch
-					id, used := 0, [2]map[int]bool{{}, {}}
-					for range rapid.IntRange(1, 5).Draw(rt, "epochs") {
-						e := optest.Epoch{In: make([]string, 2)}
-						for p := range 2 {
-							for range rapid.IntRange(0, 8).Draw(rt, "rows") {
-								k := rapid.IntRange(0, 6).Draw(rt, "key")
-								if used[p][k] && (p == 0 || both) {
-									continue
-								}
-								used[p][k] = true
-								e.In[p] += fmt.Sprintf("+ %d %d %d\n", id, k, rapid.IntRange(0, 3).Draw(rt, "value"))
-								id++
+	for i := range 8 {
+		both, wanted, residual := i&1 != 0, i&2 != 0, []*expr.Expr{nil, less}[i>>2]
+		t.Run(fmt.Sprintf("both=%t,wanted=%t,residual=%t", both, wanted, residual != nil), func(t *testing.T) {
+			node := onceJoin(both, residual)
+			if wanted {
+				node.Join.Wanted = &plan.JoinWanted{Cond: &expr.Expr{Kind: expr.Call, Func: "int4lt(int4,int4)", Type: types.Bool, Args: []*expr.Expr{int4(1), expr.Col(2, types.Int4)}}}
+			}
+			checkCases(t, 20, func(rt *rapid.T) optest.Spec {
+				var epochs []optest.Epoch
+				id, used := 0, [2]map[int]bool{{}, {}}
+				for range rapid.IntRange(1, 5).Draw(rt, "epochs") {
+					e := optest.Epoch{In: make([]string, 2)}
+					for p := range 2 {
+						for range rapid.IntRange(0, 8).Draw(rt, "rows") {
+							k := rapid.IntRange(0, 6).Draw(rt, "key")
+							if used[p][k] && (p == 0 || both) {
+								continue
 							}
+							used[p][k] = true
+							e.In[p] += fmt.Sprintf("+ %d %d %d\n", id, k, rapid.IntRange(0, 3).Draw(rt, "value"))
+							id++
 						}
-						epochs = append(epochs, e)
 					}
-					return optest.Spec{
-						Node: node, Lib: functions.Builtins(), Route: [][]int{{1}, {1}}, Epochs: epochs,
-						Oracle: naiveJoin(plan.Inner, residual != nil, false, node.Schema),
-					}
-				})
+					epochs = append(epochs, e)
+				}
+				return optest.Spec{
+					Node: node, Lib: functions.Builtins(), Route: [][]int{{1}, {1}}, Epochs: epochs,
+					Oracle: pairs(plan.Inner, node.Schema, func(l, r *types.Chunk, i, j int) bool {
+						a, b := l.Cols[2].Int[i], r.Cols[2].Int[j]
+						return l.Cols[1].Int[i] == r.Cols[1].Int[j] && (residual == nil || a < b) && (!wanted || a > 1)
+					}),
+				}
 			})
-		}
+		})
 	}
 }
 

@@ -420,6 +420,14 @@ type Join struct {
 	// Once, of inner joins, are the sides (0: left) whose rows have one partner at most and are not kept once they have met one of their key: both sides only
 	// grow, and the key of the other side follows from the join keys.
 	Once []int `json:"once,omitempty"`
+	// Wanted, with Once, is a condition of the one partner: rows that do not meet it are kept to tell those of the other side that they have none.
+	Wanted *JoinWanted `json:"wanted,omitempty"`
+}
+
+// JoinWanted is a condition over the columns of a side.
+type JoinWanted struct {
+	Side int        `json:"side"` // 0: left
+	Cond *expr.Expr `json:"cond"`
 }
 
 // AsofJoin gives each left row at most one right row: of those with equal keys (NULL never matches unless NullSafe) that satisfy "left Op right" the one
