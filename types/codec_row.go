@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/big"
+	"math/bits"
 	"unsafe"
 )
 
@@ -33,6 +34,17 @@ func (r *decoder) uvarint() uint64 {
 		v := r.s[0]
 		r.s = r.s[1:]
 		return uint64(v)
+	}
+	if len(r.s) >= 8 {
+		// Up to eight bytes at once: those up to the first one without its top bit, whose sevens of bits then move together.
+		x := le64(r.s)
+		if stop := ^x & 0x8080808080808080; stop != 0 {
+			r.s = r.s[bits.TrailingZeros64(stop)>>3+1:]
+			x &= (stop ^ (stop - 1)) & 0x7f7f7f7f7f7f7f7f
+			x = x&0x007f007f007f007f | x&0x7f007f007f007f00>>1
+			x = x&0x00003fff00003fff | x&0x3fff00003fff0000>>2
+			return x&0x000000000fffffff | x&0x0fffffff00000000>>4
+		}
 	}
 	var x uint64
 	for i := 0; i < len(r.s) && i < binary.MaxVarintLen64; i++ {
@@ -276,7 +288,10 @@ func (r *decoder) value(t Type) Datum {
 
 // appendTo reads one value that is not NULL into v.
 func (r *decoder) appendTo(v *Vector) {
-	n := v.Len()
+	if v.Valid != nil {
+		n := v.Len()
+		v.growValid(n, n+1)
+	}
 	switch v.Type.Kind() {
 	case KindBool:
 		v.Bool = append(v.Bool, r.bool())
@@ -300,10 +315,6 @@ func (r *decoder) appendTo(v *Vector) {
 		v.Ivl = append(v.Ivl, r.interval())
 	default:
 		r.fail()
-		return
-	}
-	if v.Valid != nil {
-		v.growValid(n, n+1)
 	}
 }
 

@@ -126,23 +126,26 @@ const (
 	KindInterval
 )
 
+// kinds has the kinds of the types with small OIDs, which all those that are not strings have.
+var kinds = func() (k [OIDRegcollation + 1]Kind) {
+	for oid := range k {
+		k[oid] = KindString
+	}
+	k[0], k[OIDBool], k[OIDNumeric], k[OIDInterval], k[OIDFloat4], k[OIDFloat8] = KindInvalid, KindBool, KindNumeric, KindInterval, KindFloat, KindFloat
+	for _, oid := range []OID{
+		OIDInt2, OIDInt4, OIDInt8, OIDOid, OIDXid, OIDRegproc, OIDRegprocedure, OIDRegclass, OIDRegtype, OIDRegnamespace, OIDRegrole,
+		OIDRegoper, OIDRegoperator, OIDRegcollation,
+		OIDDate, OIDTime, OIDTimestamp, OIDTimestamptz,
+	} {
+		k[oid] = KindInt
+	}
+	return k
+}()
+
 // Kind returns the physical kind of t's values.
 func (t Type) Kind() Kind {
-	switch t.OID {
-	case OIDBool:
-		return KindBool
-	case OIDInt2, OIDInt4, OIDInt8, OIDOid, OIDXid, OIDRegproc, OIDRegprocedure, OIDRegclass, OIDRegtype, OIDRegnamespace, OIDRegrole,
-		OIDRegoper, OIDRegoperator, OIDRegcollation,
-		OIDDate, OIDTime, OIDTimestamp, OIDTimestamptz:
-		return KindInt
-	case OIDFloat4, OIDFloat8:
-		return KindFloat
-	case OIDNumeric:
-		return KindNumeric
-	case OIDInterval:
-		return KindInterval
-	case 0:
-		return KindInvalid
+	if t.OID < OID(len(kinds)) {
+		return kinds[t.OID]
 	}
 	return KindString
 }
