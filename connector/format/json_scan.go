@@ -101,8 +101,12 @@ func (d *jsonDecoder) skip(i, end, depth int) (int, error) {
 		return d.literal(i, end, "null")
 	}
 	p := unsafe.Pointer(unsafe.SliceData(d.buf))
-	if n := int(digits8(load(p, i))); n > 0 && n < wordBytes && (n == 1 || d.buf[i] != '0') && i+n <= end && delimits(d.buf, i+n, end) {
-		return i + n, nil
+	n := i + int(digits8(load(p, i)))
+	if n == i+wordBytes {
+		n += int(digits8(load(p, n)))
+	}
+	if n > i && n <= end && (d.buf[i] != '0' || n == i+1) && delimits(d.buf, n, end) {
+		return n, nil
 	}
 	return d.skipNumber(i, end)
 }
