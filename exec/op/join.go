@@ -50,6 +50,10 @@ type joinOp struct {
 
 	ownRow   []uint32 // per candidate the kept rows
 	otherRow []uint32
+	read     *types.Chunk // kept rows of the candidates, each once
+	reads    int          // of them
+	readAt   []uint16     // per candidate where its row is in read
+	batch    uint32       // of candidates
 	pads     [2]*outBuf
 	marks    mergedMarks
 	pend     groupMarks
@@ -122,7 +126,8 @@ func (o *joinOp) Open(ctx *Context) error {
 		o.pads[i] = newOutBuf(all)
 		o.pads[i].cols = o.output
 	}
-	o.epoch = 1
+	o.epoch, o.batch = 1, 1
+	o.read = types.NewChunk(all)
 	o.marks.ports = 2
 	o.closing.init(o)
 	o.expiry.init(o)
@@ -393,7 +398,7 @@ const newRow = 1 << 31
 // probe makes candidates of row r of the chunk in work and the rows of the other side; tag is the kept row, where matches are counted.
 func (o *joinOp) probe(g uint32, words []uint64, r int, tag uint32, out Emitter) error {
 	st, other := &o.st, 1-o.srcSide
-	cols := o.columns(o.cand, other)
+	cols := o.columns(o.read, other)
 	if half(words[joinLength], other) >= hotChain && len(o.keys[0]) > 0 && !o.ctx.OneShot {
 		o.hot.met(o, words, r)
 	}
@@ -415,9 +420,14 @@ func (o *joinOp) propose(i uint32, e *joinRow, r int, tag uint32, cols []*types.
 	if e.count == 0 && !o.tally[1-o.srcSide] || e.flags&rowUnwanted != 0 {
 		return nil
 	}
-	if _, err := types.DecodeRows(viewString(o.st.bytes(e)), 1, cols); err != nil {
-		return err
+	if e.readIn != o.batch {
+		if _, err := types.DecodeRows(viewString(o.st.bytes(e)), 1, cols); err != nil {
+			return err
+		}
+		e.readIn, e.readAt = o.batch, uint16(o.reads)
+		o.reads++
 	}
+	o.readAt = append(o.readAt, e.readAt)
 	o.ownRow = append(o.ownRow, tag)
 	o.otherRow = append(o.otherRow, i)
 	if o.paired(r) {
@@ -434,6 +444,7 @@ func (o *joinOp) flushCandidates(out Emitter) error {
 	for i, e := range o.otherRow {
 		o.weights = append(o.weights, o.src.Weight(int(o.own[i]))*o.st.row(e).count)
 	}
+	o.takeRead()
 	if err := o.complete(&o.base); err != nil {
 		return err
 	}
@@ -453,8 +464,28 @@ func (o *joinOp) flushCandidates(out Emitter) error {
 		err = o.emit(out)
 	}
 	o.clear()
-	o.ownRow, o.otherRow = o.ownRow[:0], o.otherRow[:0]
+	o.ownRow, o.otherRow, o.readAt = o.ownRow[:0], o.otherRow[:0], o.readAt[:0]
+	o.read.Reset()
+	o.reads = 0
+	if o.batch++; o.batch == 0 {
+		o.batch = 1
+		for i := range o.st.used {
+			o.st.row(uint32(i)).readIn = 0
+		}
+	}
 	return err
+}
+
+// takeRead gives the candidates the values of their kept rows.
+func (o *joinOp) takeRead() {
+	to, from := o.columns(o.cand, 1-o.srcSide), o.columns(o.read, 1-o.srcSide)
+	for k, v := range from {
+		if o.reads == o.cand.N { // every row is in one candidate
+			to[k], from[k] = v, to[k]
+		} else {
+			to[k].AppendGather(v, o.readAt)
+		}
+	}
 }
 
 // visible removes pairs of weight 0 (with rows that are just going) from the selection.

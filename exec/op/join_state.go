@@ -21,6 +21,8 @@ type joinRow struct {
 	at         uint64
 	n          uint32
 	kg         uint16 // key group, of joins that are spread (plan.Join.Spread)
+	readAt     uint16 // where the row has been read to by the batch of candidates readIn
+	readIn     uint32
 }
 
 const (
