@@ -559,7 +559,11 @@ func (x *explainer) wholeCalls(in *plan.Node, of []plan.AggCall) string {
 	if in.Kind == plan.KindExchange {
 		in = x.plan.Sender(in.Exchange)
 	}
-	p := in.PartialAgg
+	sums := in
+	if in.Kind == plan.KindWindow { // sums of slides, which windows share
+		sums = in.Inputs[0]
+	}
+	p := sums.PartialAgg
 	if p == nil || p.Consolidate {
 		return x.callList(in, of)
 	}
@@ -572,7 +576,7 @@ func (x *explainer) wholeCalls(in *plan.Node, of []plan.AggCall) string {
 		part := p.Calls[*at-len(p.GroupBy)]
 		whole = append(whole, plan.AggCall{Func: c.Func, Args: part.Args, Filter: part.Filter})
 	}
-	return x.callList(in.Inputs[0], whole)
+	return x.callList(sums.Inputs[0], whole)
 }
 
 // callList names the calls of an aggregation of in's rows.

@@ -51,6 +51,8 @@ type phys struct {
 	app  bool  // append only
 	ttl  bool  // what nobody changes goes by itself, see Options.StateTTL
 	sums bool  // rows are changes that only count together, without a key
+	// of is, of sliding windows, what is below them.
+	of *phys
 }
 
 func (p *phys) at(id int) int {
@@ -384,6 +386,9 @@ func (ph *physical) window(n *node, need map[int]bool) *phys {
 	win := n.win
 	win.Column = in.at(n.column)
 	p.n.Window = &win
+	if win.Slide > 0 && win.Slide < win.Size && win.Step == 0 && win.Calendar == nil {
+		p.of = in
+	}
 	return ph.seal(p)
 }
 

@@ -50,11 +50,18 @@ func (ph *physical) partialAgg(n *node, in *phys) (*phys, []plan.AggCall, *int) 
 	if !ph.cut || ph.o.off(rulePartialAgg) || in.dist == distSingle || in.dist == distHash && slices.Equal(in.cols, n.group) || !in.app && !n.global && !in.ttl && ph.expires() {
 		return nil, nil, nil
 	}
-	pt := &partial{ph: ph, in: in, ids: append([]int(nil), n.group...), plan: &plan.PartialAgg{GroupBy: in.positions(n.group), OnClose: -1, Calls: []plan.AggCall{}}}
+	group := n.group
+	from, pane := ph.panes(n, in)
+	if from != nil {
+		group = append(slices.DeleteFunc(slices.Clone(group), func(g int) bool { return ph.md.cols[g].window != 0 && !from.has(g) }), pane)
+	} else {
+		from = in
+	}
+	pt := &partial{ph: ph, in: from, ids: append([]int(nil), group...), plan: &plan.PartialAgg{GroupBy: from.positions(group), OnClose: -1, Calls: []plan.AggCall{}}}
 	var rows *int
 	if !in.app {
 		rows = pt.add(plan.AggCall{Func: "count", Filter: -1, Type: types.Int8})
-		at := *rows - len(n.group)
+		at := *rows - len(group)
 		pt.plan.Rows = &at
 	}
 	calls := make([]plan.AggCall, 0, len(n.aggs))
@@ -69,7 +76,64 @@ func (ph *physical) partialAgg(n *node, in *phys) (*phys, []plan.AggCall, *int) 
 		}
 		calls = append(calls, call)
 	}
-	return ph.partialNode(n, in, pt.ids, pt.plan), calls, rows
+	if from == in {
+		return ph.partialNode(n, in, pt.ids, pt.plan), calls, rows
+	}
+	return ph.slide(n, in, pt, pane), calls, rows
+}
+
+// panes gives an aggregation of sliding windows the rows below them, each with the slide that it falls into: a window is made of whole slides, which are added up once for all
+// windows that have them. It returns the column that the slide begins with, and nil where rows are needed window by window.
+func (ph *physical) panes(n *node, in *phys) (*phys, int) {
+	if in.of == nil || ph.o.off(rulePanes) {
+		return nil, 0
+	}
+	w, x := in.n.Window, in.of
+	start, end := in.ids[len(in.ids)-2], in.ids[len(in.ids)-1]
+	if !slices.Contains(n.group, start) && !slices.Contains(n.group, end) {
+		return nil, 0
+	}
+	for _, c := range n.aggs {
+		if c.filter == start || c.filter == end || slices.Contains(c.args, start) || slices.Contains(c.args, end) || len(c.order) > 0 || c.distinct || len(c.direct) > 0 {
+			return nil, 0
+		}
+	}
+	for _, g := range n.group {
+		if g == x.ids[w.Column] {
+			return nil, 0
+		}
+	}
+	first, last := ph.md.add("pane_start", ph.md.typ(start)), ph.md.add("pane_end", ph.md.typ(end))
+	p := ph.like(plan.KindWindow, x, first, last)
+	p.nn[first], p.nn[last] = true, true
+	p.wm[first], p.wm[last] = in.wm[start], in.wm[end]
+	p.ttl = x.ttl
+	p.n.Window = &plan.Window{Column: w.Column, Size: w.Slide, Offset: w.Offset, Reach: w.Size}
+	return ph.seal(p), first
+}
+
+// slide puts the sums of slides into the windows that in has.
+func (ph *physical) slide(n *node, in *phys, pt *partial, pane int) *phys {
+	start, end := in.ids[len(in.ids)-2], in.ids[len(in.ids)-1]
+	if slices.ContainsFunc(n.group, func(g int) bool { return ph.closes(g, in) }) {
+		pt.plan.OnClose = slices.Index(pt.ids, pane)
+	}
+	sums := ph.node(plan.KindPartialAgg, pt.ids, nil, pt.in)
+	for _, g := range pt.ids[:len(pt.plan.GroupBy)] {
+		sums.nn[g], sums.wm[g] = pt.in.nn[g], pt.in.wm[g]
+	}
+	sums.n.PartialAgg = pt.plan
+	sums.app, sums.sums = pt.in.app, true
+	ph.o.fire(rulePartialAgg)
+	ph.o.fire(rulePanes)
+	p := ph.like(plan.KindWindow, ph.seal(sums), start, end)
+	p.sums = true
+	p.nn[start], p.nn[end] = true, true
+	p.wm[start], p.wm[end] = in.wm[start], in.wm[end]
+	w := *in.n.Window
+	w.Column = p.at(pane)
+	p.n.Window = &w
+	return ph.seal(p)
 }
 
 func (ph *physical) partialNode(n *node, in *phys, ids []int, part *plan.PartialAgg) *phys {

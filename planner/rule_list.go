@@ -34,6 +34,7 @@ func Rules() []Rule {
 		{ruleDynamicFilter, "comparisons with one value that changes keep the rows in order"},
 		{ruleLiveRecursion, "recursive queries with a linear step are kept up to date from changes"},
 		{rulePartialTopN, "rows that a Top-N cannot show are dropped where they are, before they are spread by group"},
+		{rulePanes, "sliding windows are made of the sums of the slides that they share"},
 		{rulePartialAgg, "rows are added up where they are before they are spread by group"},
 	}
 }

@@ -55,6 +55,7 @@ const (
 	ruleDynamicFilter  = "dynamic_filter"       // physical: comparisons of rows with one value that changes keep the rows in order
 	ruleLiveRecursion  = "live_recursion"       // physical: recursive queries with a linear step are kept up to date from changes
 	rulePartialTopN    = "partial_top_n"        // physical: rows that a Top-N cannot show are dropped where they are
+	rulePanes          = "window_panes"         // physical: sliding windows are made of sums of the slides that they share
 	rulePartialAgg     = "partial_aggregation"  // physical: rows are added up where they are before they are spread by group
 )
 

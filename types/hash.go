@@ -66,6 +66,18 @@ func hashColumn(c *Chunk, v *Vector, out []uint64) {
 			}
 			return
 		}
+	case KindBool:
+		for i, b := range v.Bool[:len(out)] {
+			w := uint64(hashInt)
+			if b {
+				w ^= 1
+			}
+			if v.IsNull(i) {
+				w = hashNull
+			}
+			out[i] = mixHash(out[i], w)
+		}
+		return
 	case KindFloat:
 		for i, f := range v.Float[:len(out)] {
 			w := wireFloat64(f+0) ^ hashInt

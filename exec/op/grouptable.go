@@ -9,7 +9,7 @@ import (
 
 // groupTable maps group keys to dense numbers, each with a row of 64-bit words. Nothing in it holds a pointer per group.
 //
-//	directory (low hash bits) ──▶ segment: slots tag32<<32 | group+1, position from the top hash bits, linear probing
+//	directory (low hash bits) ──▶ segment: slots top half of the hash<<32 | group+1, position from the top hash bits, linear probing
 //	                                  └──▶ row: hash · key words · caller's words       in slabs that never move
 //
 // Segments double up to segMaxBits, then split by one more low hash bit (extendible hashing): growth never copies more than one
@@ -243,7 +243,7 @@ func (t *groupTable) probe(c *types.Chunk, hash []uint64, out []uint32) {
 
 func homeGroup(slot, h uint64) uint32 {
 	g := uint32(slot) - 1
-	if uint32(slot>>32) != uint32(h) {
+	if slot>>32 != h>>32 {
 		g = noGroup
 	}
 	return g
@@ -347,7 +347,7 @@ func (t *groupTable) findFixed(h uint64, k *fixedKeyWords) (uint32, bool) {
 		if e == 0 {
 			return 0, false
 		}
-		if uint32(e>>32) == uint32(h) {
+		if e>>32 == h>>32 {
 			g := uint32(e) - 1
 			if t.sameKey(t.row(g), k) {
 				return g, true
@@ -364,7 +364,7 @@ func (t *groupTable) findBytes(h uint64, key []byte) (uint32, bool) {
 		if e == 0 {
 			return 0, false
 		}
-		if uint32(e>>32) == uint32(h) {
+		if e>>32 == h>>32 {
 			g := uint32(e) - 1
 			if row := t.row(g); row[rowHash] == h && bytes.Equal(t.keyBytes(row), key) {
 				return g, true
@@ -429,7 +429,7 @@ func (s *segment) place(h uint64, g uint32) {
 	for s.slots[p&mask] != 0 {
 		p++
 	}
-	s.slots[p&mask] = h<<32 | uint64(g+1)
+	s.slots[p&mask] = h>>32<<32 | uint64(g+1)
 	s.used++
 }
 
@@ -439,7 +439,11 @@ func (t *groupTable) grow(h uint64) {
 	b := uint(bits.TrailingZeros(uint(len(s.slots))))
 	if b < segMaxBits {
 		d := newSegment(b+1, s.depth)
-		t.move(s, func(uint64) *segment { return d })
+		for _, e := range s.slots {
+			if e != 0 {
+				d.place(e, uint32(e)-1) // the slot has the bits of the hash that tell the place
+			}
+		}
 		*s = *d
 		return
 	}
@@ -448,12 +452,17 @@ func (t *groupTable) grow(h uint64) {
 	}
 	lo, hi := newSegment(segMaxBits, s.depth+1), newSegment(segMaxBits, s.depth+1)
 	bit := uint64(1) << s.depth
-	t.move(s, func(h uint64) *segment {
-		if h&bit != 0 {
-			return hi
+	for _, e := range s.slots {
+		if e == 0 {
+			continue
 		}
-		return lo
-	})
+		g := uint32(e) - 1
+		if t.row(g)[rowHash]&bit != 0 {
+			hi.place(e, g)
+		} else {
+			lo.place(e, g)
+		}
+	}
 	for i, d := range t.dir {
 		if d != s {
 			continue
@@ -462,16 +471,6 @@ func (t *groupTable) grow(h uint64) {
 			t.dir[i] = hi
 		} else {
 			t.dir[i] = lo
-		}
-	}
-}
-
-func (t *groupTable) move(s *segment, to func(h uint64) *segment) {
-	for _, e := range s.slots {
-		if e != 0 {
-			g := uint32(e) - 1
-			h := t.row(g)[rowHash]
-			to(h).place(h, g)
 		}
 	}
 }
@@ -493,7 +492,7 @@ func (t *groupTable) drop(g uint32) {
 		if e == 0 {
 			break
 		}
-		home := t.row(uint32(e) - 1)[rowHash] >> s.shift & mask
+		home := e >> s.shift & mask
 		if (q-home)&mask >= (q-p)&mask {
 			s.slots[p] = e
 			p = q

@@ -23,6 +23,7 @@ type partialAggOp struct {
 
 	mark   int64 // of the window column
 	marked bool
+	marks  []portMark // of the group columns
 
 	held    *types.Chunk // the groups: their keys, sums, columns of Rest
 	holding int          // chunks that they are of
@@ -57,6 +58,7 @@ const (
 	partialSlotBits = 13
 	// partialChunks bounds how long sums are held, and the strings' buffers that they keep alive.
 	partialChunks = 64
+	partialRun    = 256 // rows of a chunk with one value of a column that varied: the next ones will have one, too
 	partialTrial  = 16  // chunks after which the benefit is judged
 	partialRest   = 512 // chunks that pass before the next trial
 	// Rows of a trial per partialPerGroups groups that make it worth while. One key that a third of the rows have is enough.
@@ -142,6 +144,7 @@ func (o *partialAggOp) Open(ctx *Context) error {
 	o.grp = make([]uint16, types.MaxChunkRows)
 	o.hash = make([]uint64, types.MaxChunkRows)
 	o.vary = make([]bool, len(p.GroupBy))
+	o.marks = make([]portMark, len(p.GroupBy))
 	o.skips = p.Rows != nil || p.Consolidate
 	o.stamp = 1
 	for i, c := range p.Calls {
@@ -336,6 +339,10 @@ func (o *partialAggOp) addable(c *types.Chunk) bool {
 // fits reports whether the groups of c can be told from those held by the columns that vary among these.
 func (o *partialAggOp) fits(c *types.Chunk) bool {
 	for i, g := range o.node.PartialAgg.GroupBy {
+		if v := c.Cols[g]; o.vary[i] && len(o.cols) > 1 && c.N >= partialRun && constant(c, v) {
+			o.vary[i] = false // windows follow each other, and a chunk had two
+			return false
+		}
 		if v, x := c.Cols[g], o.held.Cols[i]; !o.vary[i] && (v.Int[c.Row(0)] != x.Int[0] || !constant(c, v)) {
 			o.vary[i] = o.holding == 1 // chunks of few rows differ in what each has one value of
 			return false
@@ -785,8 +792,11 @@ func (o *partialAggOp) Watermark(_ int, w Watermark, out Emitter) error {
 		if i == p.OnClose {
 			o.mark, o.marked = w.Value, true
 		}
-		if err := o.flush(out); err != nil {
-			return err
+		if m := &o.marks[i]; !m.seen || w.Value > m.value {
+			m.seen, m.value = true, w.Value
+			if err := o.flush(out); err != nil {
+				return err
+			}
 		}
 		if err := out.EmitWatermark(Watermark{Column: i, Value: w.Value}); err != nil {
 			return err

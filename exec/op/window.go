@@ -25,6 +25,7 @@ type windowOp struct {
 	base
 	slide, size, offset int64
 	step                int64 // 0: no cumulating windows
+	reach               int64 // what a timestamp must be away from the ends of their range
 	calendar            *calendar
 	units               []int64 // of calendar windows: per row its unit, and the units where the window in work begins and ends
 	from, to            []int64
@@ -45,6 +46,7 @@ func (o *windowOp) Open(ctx *Context) error {
 	if o.slide == 0 {
 		o.slide = o.size
 	}
+	o.reach = max(o.size, w.Reach)
 	switch c := w.Calendar; {
 	case c != nil && (c.Unit <= 0 || c.Count <= 0):
 		return pgerr.Newf(pgerr.InvalidParameterValue, "windows of %d times %d days or months", c.Count, c.Unit)
@@ -75,8 +77,8 @@ func (o *windowOp) floor(ts int64) int64 { return o.floorTo(ts, o.slide) }
 
 // floorTo returns the last multiple of unit, counted from the origin of the windows, that is not after ts.
 func (o *windowOp) floorTo(ts, unit int64) int64 {
-	d := ts - unixEpochMicros - o.offset
-	m := d % unit
+	// Differences of remainders: that of the times themselves may be out of range.
+	m := (ts%unit - (unixEpochMicros+o.offset)%unit) % unit
 	if m < 0 {
 		m += unit
 	}
@@ -153,7 +155,7 @@ func (o *windowOp) assign(r int, ts, back int64) bool {
 		o.from[r], o.to[r] = o.calendar.first(unit)
 		return o.bounds(r)
 	}
-	if ts < minTimestamp+o.size || ts > maxTimestamp-o.size {
+	if ts < minTimestamp+o.reach || ts > maxTimestamp-o.reach {
 		return false
 	}
 	if o.step > 0 {
@@ -206,14 +208,14 @@ const hugeWindow = 1 << 58
 
 // assignDense finds the oldest window of each timestamp. It gives up when one may be out of range.
 func (o *windowOp) assignDense(ts []int64) bool {
-	if o.size > hugeWindow {
+	if o.reach > hugeWindow {
 		return false
 	}
 	start, end := o.start.Int[:len(ts)], o.end.Int[:len(ts)]
 	lo, slide, size, back := o.newest, o.slide, o.size, o.size-o.slide
 	for i, x := range ts {
 		if uint64(x-lo) >= uint64(slide) {
-			if x < minTimestamp+2*size || x > maxTimestamp-2*size {
+			if x < minTimestamp+2*o.reach || x > maxTimestamp-2*o.reach {
 				return false
 			}
 			lo = o.floor(x)

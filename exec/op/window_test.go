@@ -36,6 +36,20 @@ func TestCumulatingWindows(t *testing.T) {
 	})
 }
 
+// TestPartsOfWindows: rows are in range when the windows are that theirs are parts of.
+func TestPartsOfWindows(t *testing.T) {
+	const minute = 60 * 1000 * 1000
+	in := input([]int{0}, schema("id", types.Int4, "ts", types.Timestamp))
+	runCase(t, optest.Spec{
+		Node: windowNode(in, &plan.Window{Column: 1, Size: minute, Reach: 60 * minute}), Route: [][]int{{0}},
+		Epochs: []optest.Epoch{
+			{In: []string{"+ 1 '1970-01-01 00:00:30'\n+ 2 NULL"}, Want: "+ 1 '1970-01-01 00:00:30' '1970-01-01 00:00:00' '1970-01-01 00:01:00'"},
+			{In: []string{"- 1 '1970-01-01 00:00:30'\n+ 3 '294276-12-31 22:50:00'"}, Want: "+ 3 '294276-12-31 22:50:00' '294276-12-31 22:50:00' '294276-12-31 22:51:00'"},
+			{In: []string{"+ 4 '294276-12-31 23:30:00'"}, Errors: "22008"},
+		},
+	})
+}
+
 // TestCalendarWindows compares windows of days and months with those found by going through a calendar of the standard library.
 func TestCalendarWindows(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")

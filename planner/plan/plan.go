@@ -283,6 +283,8 @@ type Window struct {
 	Offset int64 `json:"offset,omitempty"`
 	// Step, when set, makes windows that begin every Size and grow by Step: a row belongs to those from the first that holds it to the whole one.
 	Step int64 `json:"step,omitempty"`
+	// Reach, when set, is the size of the windows that these are parts of: rows are in range when those are.
+	Reach int64 `json:"reach,omitempty"`
 	// Calendar, when set, gives the windows instead of the sizes above.
 	Calendar *Calendar `json:"calendar,omitempty"`
 }
