@@ -89,9 +89,8 @@ func (m *materializeOp) Process(_ int, c *types.Chunk, _ op.Emitter) error {
 			m.arena = m.arena[:at]
 			continue
 		}
-		row := string(m.arena[at:])
+		m.rows.add(kg, m.key, m.arena[at:], w)
 		m.arena = m.arena[:at]
-		m.rows.add(kg, m.key, row, w)
 	}
 	if m.direct && m.wantsLog() {
 		if m.log.N+c.Rows() > types.MaxChunkRows {
@@ -147,25 +146,25 @@ func (m *materializeOp) apply(i int32) error {
 			retract = true
 		}
 		if m.logging && p.weight != 0 {
-			if err := m.logRow(p.row, p.weight); err != nil {
+			if err := m.logRow(m.rows.bytes(p.row), p.weight); err != nil {
 				return err
 			}
 		}
 	}
 	switch {
 	case put != 0:
-		m.part.Put(first.kg, []byte(first.key), []byte(rows[put].row))
+		m.part.Put(first.kg, m.rows.bytes(first.key), m.rows.bytes(rows[put].row))
 	case retract:
-		m.part.Delete(first.kg, []byte(first.key))
+		m.part.Delete(first.kg, m.rows.bytes(first.key))
 	}
 	return nil
 }
 
-func (m *materializeOp) logRow(row string, w int64) error {
+func (m *materializeOp) logRow(row []byte, w int64) error {
 	if m.log.N == types.MaxChunkRows {
 		m.nextLog()
 	}
-	if _, err := types.DecodeRow([]byte(row), m.log.Cols); err != nil {
+	if _, err := types.DecodeRow(row, m.log.Cols); err != nil {
 		return err
 	}
 	m.log.PushWeight(w)

@@ -286,7 +286,7 @@ func (m *materializeOp) unapplied(each func(*types.Chunk)) error {
 			each(c)
 			c = types.NewChunk(m.types)
 		}
-		if _, err := types.DecodeRow([]byte(p.row), c.Cols); err != nil {
+		if _, err := types.DecodeRow(m.rows.bytes(p.row), c.Cols); err != nil {
 			return err
 		}
 		c.PushWeight(p.weight)

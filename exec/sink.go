@@ -114,7 +114,7 @@ func (s *sinkOp) Process(_ int, c *types.Chunk, _ op.Emitter) error {
 			s.key = types.AppendKey(s.key, c.Cols[k], r, false, false)
 		}
 		s.arena = types.AppendRow(s.arena[:0], c.Cols[:s.visible], r)
-		s.rows.add(0, s.key, string(s.arena), w)
+		s.rows.add(0, s.key, s.arena, w)
 	}
 	return nil
 }
@@ -219,7 +219,7 @@ func (s *sinkOp) change(i int32) error {
 }
 
 func (s *sinkOp) row(i int32, w int64) error {
-	if _, err := types.DecodeRow([]byte(s.rows.rows[i].row), s.out.Cols); err != nil {
+	if _, err := types.DecodeRow(s.rows.bytes(s.rows.rows[i].row), s.out.Cols); err != nil {
 		return err
 	}
 	s.out.PushWeight(w)
