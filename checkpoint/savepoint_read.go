@@ -1,9 +1,11 @@
 package checkpoint
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -48,6 +50,32 @@ type Opened struct {
 // Foreign reports whether the bytes of s are in another store than that of the coordinator that it was given to: the next state of its job must be whole, and
 // none is Unchanged until then.
 func (s *JobState) Foreign() bool { return s.refs != nil && s.refs.store != nil }
+
+// Under returns what a server restores that was started from o, of which its own newest checkpoint (nil: there is none) does not have all: the states of own, those of o of the jobs that own does not
+// have, and for these what o has of the jobs that they read, of which own has newer states.
+func (o *Opened) Under(own *Manifest) *Manifest {
+	if own == nil {
+		return o.Manifest
+	}
+	m := *own
+	m.Jobs, m.Held = maps.Clone(own.Jobs), map[uint64][]*HeldState{}
+	maps.Copy(m.Held, own.Held)
+	for _, job := range sortedJobs(o.Manifest) {
+		reader := o.Jobs[job]
+		if own.Jobs[job] != nil {
+			continue
+		}
+		m.Jobs[job] = reader
+		for _, in := range reader.Inputs {
+			h := o.at(in, reader.Checkpoint)
+			if own.Jobs[in] == nil || h == nil || len(h.Inflight) > 0 || slices.ContainsFunc(m.Held[in], func(known *HeldState) bool { return known.Since() == h.Since() }) {
+				continue
+			}
+			m.Held[in] = slices.SortedFunc(slices.Values(append([]*HeldState{h}, m.Held[in]...)), func(a, b *HeldState) int { return cmp.Compare(a.Since(), b.Since()) })
+		}
+	}
+	return &m
+}
 
 // OpenPath finds what path names: the folder of a savepoint, a checkpoint folder (its newest checkpoint), or a manifest in a checkpoint folder, with positions
 // and operator states. The states are Foreign.

@@ -259,22 +259,6 @@ func (f *fallback) sinkOver(o *catalog.Object) *catalog.Object {
 	return nil
 }
 
-// restoring are the states to restore: those of the newest checkpoint of this server, and of what it was started from where that has none yet.
-func restoring(own *checkpoint.Manifest, from *checkpoint.Opened) map[uint64]*checkpoint.JobState {
-	jobs := map[uint64]*checkpoint.JobState{}
-	if from != nil {
-		for id, js := range from.Jobs {
-			jobs[id] = js
-		}
-	}
-	if own != nil {
-		for id, js := range own.Jobs {
-			jobs[id] = js
-		}
-	}
-	return jobs
-}
-
 // checkpointCompleted is told every checkpoint that was completed: when it and those before have all that the server was started from, that is not needed any more.
 func (s *Server) checkpointCompleted(m *checkpoint.Manifest) {
 	s.root.mu.Lock()

@@ -101,6 +101,47 @@ func TestRestoreFromAnotherServersCheckpoint(t *testing.T) {
 	d.start()
 }
 
+// TestRestoredJobsWithoutAnOwnCheckpoint: a database that was started from a snapshot and has checkpoints of some jobs goes on after a crash: those that it has none of begin from the snapshot again, and
+// find what the others have made since. A sink that did not could not go on at all, and a view over a source would be computed from what is left of it.
+func TestRestoredJobsWithoutAnOwnCheckpoint(t *testing.T) {
+	for _, kind := range []string{"checkpoint", "savepoint"} {
+		t.Run(kind, func(t *testing.T) {
+			d, out := open(t), t.TempDir()
+			s := d.connect()
+			s.must("CREATE TABLE t (id int PRIMARY KEY, k int)", "INSERT INTO t SELECT g, g % 25 FROM generate_series(1, 2000) g", "CREATE MATERIALIZED VIEW a AS SELECT k, count(*) AS n FROM t GROUP BY k",
+				"CREATE MATERIALIZED VIEW b AS SELECT n, count(*) AS c FROM a GROUP BY n", "CREATE MATERIALIZED VIEW paused AS SELECT sum(n) AS n FROM a",
+				"CREATE SINK k FROM a WITH (connector = 'file', path = '"+out+"') FORMAT UPSERT ENCODE JSON", "FLUSH", "CHECKPOINT")
+			appears(t, out, 25)
+			s.must("PAUSE paused", "INSERT INTO t VALUES (3000, 0)", "FLUSH", "CHECKPOINT")
+			appears(t, out, 26)
+			path := filepath.Join(d.cfg.DataDir, "checkpoints")
+			if kind == "savepoint" {
+				path = s.row("SELECT streamdb.savepoint('file://" + t.TempDir() + "')")
+			}
+			require.NoError(t, d.srv.Abort())
+
+			d = from(t, path, func(c *server.Config) { c.Settings[checkpoint.SettingInterval] = "0" })
+			for i := range 3 {
+				s = d.connect()
+				s.must(fmt.Sprintf("INSERT INTO t VALUES (%d, 0)", 4000+i), "FLUSH", "CHECKPOINT a")
+				require.Equal(t, "RUNNING|", s.row("SELECT state, coalesce(last_error, '') FROM streamdb.jobs WHERE name = 'k'"))
+				d.crash()
+			}
+			s = d.connect()
+			s.must("FLUSH", "CHECKPOINT")
+			require.Equal(t, "RUNNING|", s.row("SELECT state, coalesce(last_error, '') FROM streamdb.jobs WHERE name = 'k'"))
+			require.Equal(t, s.rows("SELECT n, count(*) FROM (SELECT k, count(*) AS n FROM t GROUP BY k) x GROUP BY n ORDER BY n"), s.rows("SELECT * FROM b ORDER BY n"))
+			appears(t, out, 27) // the group in question once more, with all that came since
+			d.crash()
+			s = d.connect()
+			s.must("RESUME paused", "FLUSH")
+			require.Equal(t, "2004", s.row("SELECT n FROM paused"))
+			s.must("CHECKPOINT")
+			require.NoFileExists(t, filepath.Join(d.cfg.DataDir, "restored-from"))
+		})
+	}
+}
+
 func TestNothingToRestore(t *testing.T) {
 	checkpointrows.Shows(t, 109)
 	d := open(t) // an empty store is a fresh start

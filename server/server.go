@@ -236,12 +236,13 @@ func (s *Server) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	begin := m
+	begin, all := m, m
 	if from != nil {
 		s.coord.Continue(from, m)
+		all = from.Under(m)
 	}
 	if m == nil && from != nil {
-		begin = from.Manifest
+		begin = all
 		s.log.Info().Str("path", from.Path).Uint64("checkpoint", from.ID).Msg("restoring the database")
 	}
 	var line []string
@@ -262,7 +263,7 @@ func (s *Server) open(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := s.restore(ctx, begin, restoring(m, from)); err != nil {
+	if err := s.restore(ctx, all); err != nil {
 		return err
 	}
 	if err := s.openSecurity(); err != nil {
@@ -350,7 +351,11 @@ func (s *Server) openCatalog(m *checkpoint.Manifest) error {
 }
 
 // restore brings tables and jobs to their states in checkpoint m and applies the write-ahead log over it.
-func (s *Server) restore(ctx context.Context, m *checkpoint.Manifest, jobs map[uint64]*checkpoint.JobState) error {
+func (s *Server) restore(ctx context.Context, m *checkpoint.Manifest) error {
+	var jobs map[uint64]*checkpoint.JobState
+	if m != nil {
+		jobs = m.Jobs
+	}
 	epoch := uint64(0)
 	for _, js := range jobs {
 		epoch = max(epoch, js.Epoch)
