@@ -33,6 +33,9 @@ type Options struct {
 	CheckpointDir string
 	// Memory in bytes for all caches and state held in memory.
 	Memory int64
+	// Cores is how many subtasks new views have per fragment unless told otherwise, at most 8; 0 means GOMAXPROCS. A program that runs little beside
+	// a busy database does well with a GOMAXPROCS above the number of cores, which keeps clients from waiting for views, and names that number here.
+	Cores int
 	// EpochInterval is how often epochs close while sources produce rows; 0 means 100 ms.
 	EpochInterval time.Duration
 	// Settings are server-wide settings by name, such as execution.checkpointing.interval.
@@ -88,7 +91,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	}
 	s, err := server.Open(ctx, server.Config{
 		OnStandby: onStandby,
-		DataDir:   o.DataDir, MemoryOnly: o.MemoryOnly, CheckpointDir: o.CheckpointDir, Memory: o.Memory, EpochInterval: o.EpochInterval,
+		DataDir:   o.DataDir, MemoryOnly: o.MemoryOnly, CheckpointDir: o.CheckpointDir, Memory: o.Memory, Cores: o.Cores, EpochInterval: o.EpochInterval,
 		Settings: o.Settings, SettingsFrom: o.SettingsFrom, Logger: o.Logger, Failpoints: fp, Connectors: all.Builtin(),
 		HBAFile: o.HBAFile, Insecure: o.Insecure, SuperuserPassword: o.SuperuserPassword,
 		TLS: auth.TLSFiles{Cert: o.TLSCert, Key: o.TLSKey, CA: o.TLSClientCA, MinVersion: version},

@@ -80,7 +80,7 @@ func (d *dispatch) changeJob(x *sql.AlterAction, options []sql.Option, c *catalo
 			}
 		}
 		if st.name == settingParallelism && value == "0" {
-			value = strconv.Itoa(defaultParallelism())
+			value = strconv.Itoa(d.ss.srv.defaultParallelism())
 		}
 		c.Settings[st.name] = value
 		if st.live && x.Kind == sql.AlterReset {

@@ -58,7 +58,7 @@ func (s *Server) RunBench(ctx context.Context, o BenchOptions) (res BenchResult,
 		return res, pgerr.Newf(pgerr.InvalidParameterValue, "a benchmark is a query")
 	}
 	if o.Parallelism == 0 {
-		o.Parallelism = defaultParallelism()
+		o.Parallelism = s.defaultParallelism()
 	}
 	id := firstBenchJob + uint64(time.Now().UnixMicro())
 	path := []string{"public"}

@@ -185,7 +185,7 @@ func (d *dispatch) viewOptions(opts []sql.Option) (settings map[string]string, g
 		settings[settingBackground] = "on"
 	}
 	if settings[settingParallelism] == "0" {
-		settings[settingParallelism] = strconv.Itoa(defaultParallelism())
+		settings[settingParallelism] = strconv.Itoa(d.ss.srv.defaultParallelism())
 	}
 	return settings, given, background, nil
 }

@@ -49,6 +49,7 @@ type Config struct {
 	HTTP          string `yaml:"http"`
 	CheckpointDir string `yaml:"checkpoint_dir"`
 	Memory        int64  `yaml:"memory"` // bytes
+	Cores         int    `yaml:"-"`      // that jobs spread over; 0: GOMAXPROCS
 	Insecure      bool   `yaml:"insecure"`
 
 	HBAFile           string        `yaml:"hba"` // rules in the form of pg_hba.conf; "": the built-in ones
@@ -692,6 +693,12 @@ func (s *Server) Engine() *exec.Engine { return s.engine }
 func (s *Server) Coordinator() *checkpoint.Coordinator { return s.coord }
 
 // defaultParallelism is the number of cores, capped: small views gain nothing from more.
-func defaultParallelism() int { return min(runtime.GOMAXPROCS(0), maxDefaultParallelism) }
+func (s *Server) defaultParallelism() int {
+	cores := s.cfg.Cores
+	if cores == 0 {
+		cores = runtime.GOMAXPROCS(0)
+	}
+	return min(cores, maxDefaultParallelism)
+}
 
 const maxDefaultParallelism = 8

@@ -7,6 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/stretchr/testify/require"
+
+	"github.com/streamdb/streamdb/server"
 )
 
 // wireClient sends messages that are encoded already and reads answers without looking into them: what it allocates and how long it takes is the
@@ -142,4 +144,14 @@ func BenchmarkInsertRow(b *testing.B) {
 		b.StartTimer()
 		c.roundTrip(m, 1)
 	}
+}
+
+// New views spread over as many cores as the server is told, not over as many threads as the process may run.
+func TestViewsSpreadOverCores(t *testing.T) {
+	d := open(t, func(c *server.Config) { c.Cores = 3 })
+	s := d.connect()
+	s.must("CREATE TABLE t (id int PRIMARY KEY)", "CREATE MATERIALIZED VIEW v AS SELECT id % 10 AS k, count(*) AS n FROM t GROUP BY 1")
+	var n int
+	require.NoError(t, s.QueryRow(d.ctx, "SELECT parallelism FROM streamdb.jobs WHERE name = 'v'").Scan(&n))
+	require.Equal(t, 3, n)
 }

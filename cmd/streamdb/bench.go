@@ -66,7 +66,7 @@ func (f *benchFlags) open(a *app) (srv *server.Server, done func() error, err er
 		settings[k] = v
 	}
 	srv, err = server.Open(a.ctx, server.Config{
-		DataDir: dir, CheckpointDir: f.CheckpointDir, Failpoints: f.failpoints, Memory: int64(f.Memory), Settings: settings, Logger: a.log.Level(max(a.log.GetLevel(), zerolog.WarnLevel)), Connectors: all.Builtin(),
+		DataDir: dir, CheckpointDir: f.CheckpointDir, Failpoints: f.failpoints, Memory: int64(f.Memory), Cores: a.cores, Settings: settings, Logger: a.log.Level(max(a.log.GetLevel(), zerolog.WarnLevel)), Connectors: all.Builtin(),
 	})
 	if err != nil {
 		return nil, nil, errors.Join(err, remove())

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -164,7 +163,7 @@ func (c *benchIngest) measure(a *app, encode, query string, paths []string, size
 	}
 	r := ingestResult{Format: encode, Query: query, Bytes: size, Parallelism: c.Parallelism, Files: c.Files}
 	if r.Parallelism == 0 {
-		r.Parallelism = runtime.GOMAXPROCS(0)
+		r.Parallelism = a.cores
 	}
 	var own, loops []sample
 	err := c.withServer(a, func(srv *server.Server, _ *dialer, conn *pgx.Conn) error {

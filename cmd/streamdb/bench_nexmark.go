@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -89,7 +88,7 @@ func (c *benchNexmark) measure(a *app, name string) (results []*nexmarkResult, e
 	hasLoop = hasLoop && !c.NoLimit && c.Rate == 0
 	for _, p := range c.Parallelism {
 		if p == 0 {
-			p = runtime.GOMAXPROCS(0)
+			p = a.cores
 		}
 		results = append(results, &nexmarkResult{Query: name, Parallelism: p, Materialized: c.Materialize})
 	}

@@ -91,7 +91,7 @@ func (c *demoCmd) Run(a *app) (err error) {
 	}
 	limitHeap(int64(c.Memory))
 	db, err := streamdb.Open(a.ctx, streamdb.Options{
-		DataDir: c.DataDir, Memory: int64(c.Memory), Logger: a.log.Level(max(a.log.GetLevel(), zerolog.WarnLevel)),
+		DataDir: c.DataDir, Memory: int64(c.Memory), Cores: a.cores, Logger: a.log.Level(max(a.log.GetLevel(), zerolog.WarnLevel)),
 		Settings: map[string]string{"execution.checkpointing.interval": "1s"},
 	})
 	if err != nil {

@@ -192,7 +192,7 @@ func configError(file string, err error) error {
 
 func (f *dbFlags) options(a *app) streamdb.Options {
 	return streamdb.Options{
-		DataDir: f.DataDir, CheckpointDir: f.CheckpointDir, Memory: int64(f.Memory), EpochInterval: f.EpochInterval, Settings: f.Set, SettingsFrom: f.setFrom, Logger: a.log,
+		DataDir: f.DataDir, CheckpointDir: f.CheckpointDir, Memory: int64(f.Memory), Cores: a.cores, EpochInterval: f.EpochInterval, Settings: f.Set, SettingsFrom: f.setFrom, Logger: a.log,
 		Failpoints: f.Failpoints,
 	}
 }

@@ -24,7 +24,7 @@ func (c *sltCmd) Run(a *app) error {
 	log := a.log.Level(max(a.log.GetLevel(), zerolog.ErrorLevel))
 	sum, err := slt.Main(a.ctx, slt.Options{
 		URL: c.URL, Modes: c.Mode, Files: c.Files, Out: a.stdout, Rewrite: c.Rewrite, Workers: c.Workers,
-		NewServer: sltServer(log),
+		NewServer: sltServer(log, a.cores),
 	})
 	if err != nil {
 		return err
@@ -39,9 +39,9 @@ func (c *sltCmd) Run(a *app) error {
 const sltMemory = 256 << 20 // bytes
 
 // sltServer opens a server of this process for one test file.
-func sltServer(log zerolog.Logger) slt.NewServer {
+func sltServer(log zerolog.Logger, cores int) slt.NewServer {
 	return slt.Embedded(func(ctx context.Context, dir string, o slt.ServerOptions) (slt.Database, error) {
-		opts := streamdb.Options{DataDir: dir, MemoryOnly: !o.Durable, Memory: sltMemory, Settings: map[string]string{}, Logger: log}
+		opts := streamdb.Options{DataDir: dir, MemoryOnly: !o.Durable, Memory: sltMemory, Cores: cores, Settings: map[string]string{}, Logger: log}
 		if o.ChunkRows > 0 {
 			opts.Settings["chunk_rows"] = strconv.Itoa(o.ChunkRows)
 		}
