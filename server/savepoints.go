@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -121,7 +122,30 @@ func (a *actions) target(spec *checkpoint.SavepointSpec) error {
 	if err := checkpoint.CheckTarget(spec.Target); err != nil {
 		return err
 	}
+	if err := s.notOwnFolder(spec.Target); err != nil {
+		return err
+	}
 	return a.mayWrite(s, spec.Target)
+}
+
+// notOwnFolder refuses folders of the data directory from which the server removes what it does not know.
+func (s *Server) notOwnFolder(target string) error {
+	folder, local, err := object.Folder(target)
+	if err != nil || !local {
+		return err
+	}
+	data, err := filepath.Abs(s.cfg.DataDir)
+	if err != nil {
+		return err
+	}
+	rel, err := filepath.Rel(data, filepath.Clean(folder))
+	if err != nil {
+		return nil //nolint:nilerr // it is not below
+	}
+	if top, _, _ := strings.Cut(filepath.ToSlash(rel), "/"); slices.Contains([]string{"wal", "history", "jobs", supersededDir, scratchDir}, top) {
+		return pgerr.Newf(pgerr.InvalidParameterValue, "a savepoint cannot be written to %s: the server removes what is there", target).WithHint("Give a folder of its own.")
+	}
+	return nil
 }
 
 // mayWrite checks that the session may write to a folder of the server, or to a bucket with its credentials.

@@ -130,7 +130,7 @@ func TestClaimedSavepointGoes(t *testing.T) {
 
 func TestSavepointOfOneRelation(t *testing.T) {
 	checkpointrows.Shows(t, 99)
-	d := open(t)
+	d := open(t, func(c *server.Config) { c.Settings = map[string]string{checkpoint.SettingInterval: "0"} })
 	s := d.connect()
 	s.must("CREATE TABLE t (a int)", "INSERT INTO t SELECT generate_series(1, 10)", "CREATE MATERIALIZED VIEW m AS SELECT count(*) AS n FROM t",
 		`CREATE MATERIALIZED VIEW "M2" AS SELECT n FROM m`, "CREATE MATERIALIZED VIEW other AS SELECT max(a) FROM t", "CREATE VIEW v AS SELECT 1")
@@ -158,6 +158,10 @@ func TestSavepointOfOneRelation(t *testing.T) {
 	s.fails("SELECT streamdb.savepoint('memory://x')", "22023", "")
 	s.fails("SELECT streamdb.dispose_savepoint('"+root+"')", "58P01", "")
 	s.fails("SELECT streamdb.dispose_savepoint('"+filepath.Join(d.cfg.DataDir, "checkpoints")+"')", "58P01", "")
+	for _, own := range []string{"wal", "history/savepoints", "x/../superseded", "jobs"} {
+		target := "file://" + d.cfg.DataDir + "/" + own
+		s.fails("SELECT streamdb.savepoint('"+target+"')", "22023", "a savepoint cannot be written to "+target+": the server removes what is there")
+	}
 	s.must("CHECKPOINT")
 	s.fails("SELECT streamdb.dispose_savepoint('"+filepath.Join(d.cfg.DataDir, "checkpoints")+"')", "42809", "")
 	// Roles.
