@@ -103,14 +103,14 @@ func datetimeFunctions() []entry {
 		fn("justify_interval(interval)", "justify_interval(interval '1 mon -1 hour')", map1e(intervalSlot, intervalSlot, types.IntervalJustify)),
 		fn("date_bin(interval,timestamp,timestamp)", "date_bin('15 minutes',timestamp '1969-12-31 23:59:59','2001-01-01')", map3e(intervalSlot, intSlot, intSlot, intSlot, types.DateBin)),
 		fn("date_bin(interval,timestamptz,timestamptz)", "", map3e(intervalSlot, intSlot, intSlot, intSlot, types.DateBin)),
-		fn("date_trunc(text,timestamp)", "date_trunc('week',timestamp '2024-02-29 10:11:12')", map2e(strSlot, intSlot, intSlot, truncTimestamp)),
-		fn("date_trunc(text,timestamptz)", "", ctx2(strSlot, intSlot, intSlot, func(f *expr.Frame, field string, ts int64) (int64, error) { return truncZoned(field, ts, loc(f)) })),
+		fn("date_trunc(text,timestamp)", "date_trunc('week',timestamp '2024-02-29 10:11:12')", byField(intSlot, intSlot, truncTimestamp)),
+		fn("date_trunc(text,timestamptz)", "", byField(intSlot, intSlot, func(f *expr.Frame, d dateField, ts int64) (int64, error) { return truncZoned(d, ts, loc(f)) })),
 		fn("date_trunc(text,timestamptz,text)", "date_trunc('hour',timestamptz '2024-10-27 01:20Z','Europe/Berlin') AT TIME ZONE 'UTC'", map3e(strSlot, intSlot, strSlot, intSlot, func(field string, ts int64, zone string) (int64, error) {
 			l, err := types.ZoneByText(zone)
 			if err != nil {
 				return 0, err
 			}
-			return truncZoned(field, ts, l)
+			return truncZoned(dateField{name: field, is: types.ParseDateField(field)}, ts, l)
 		})),
 		fn("date_trunc(text,interval)", "date_trunc('hour',interval '2 days 03:04:05')", map2e(strSlot, intervalSlot, intervalSlot, func(field string, iv types.Interval) (types.Interval, error) {
 			r, ok := types.DateTruncInterval(types.ParseDateField(field), iv)
@@ -196,29 +196,69 @@ func (c *call) ageZoned(a, b int64) error {
 	return err
 }
 
-func truncTimestamp(field string, ts int64) (int64, error) {
-	f := types.ParseDateField(field)
-	if types.IsTimestampInfinite(ts) && f != types.FieldInvalid {
+// dateField is a field of points of time by its name. It is looked up once where the rows that follow each other have one name.
+type dateField struct {
+	name  string
+	is    types.DateField
+	known bool
+}
+
+func (d *dateField) parse(name string) {
+	if !d.known || name != d.name {
+		d.name, d.is, d.known = name, types.ParseDateField(name), true
+	}
+}
+
+// byField makes a kernel of a function whose first argument is the name of a field.
+func byField[A, R any](a slot[A], r slot[R], fn func(f *expr.Frame, d dateField, x A) (R, error)) expr.Kernel {
+	return func(f *expr.Frame, args []expr.Arg, out *types.Vector) {
+		var d dateField
+		names, x, o := strSlot(args[0].Vector), a(args[1].Vector), r(out)
+		for i := range f.Len() {
+			row := f.Row(i)
+			d.parse(names[args[0].At(row)])
+			v, err := fn(f, d, x[args[1].At(row)])
+			if err != nil {
+				f.Fail(out, row, err)
+				continue
+			}
+			o[row] = v
+		}
+	}
+}
+
+// eachByField is each for such functions.
+func eachByField(fn func(c *call, d *dateField) error) expr.Kernel {
+	return func(f *expr.Frame, args []expr.Arg, out *types.Vector) {
+		var d dateField
+		each(func(c *call) error {
+			d.parse(c.str(0))
+			return fn(c, &d)
+		})(f, args, out)
+	}
+}
+
+func truncTimestamp(_ *expr.Frame, d dateField, ts int64) (int64, error) {
+	if types.IsTimestampInfinite(ts) && d.is != types.FieldInvalid {
 		return ts, nil
 	}
-	r, ok := types.DateTrunc(f, ts)
+	r, ok := types.DateTrunc(d.is, ts)
 	if !ok {
-		return 0, types.ErrDateField(field, types.Timestamp)
+		return 0, types.ErrDateField(d.name, types.Timestamp)
 	}
 	return r, nil
 }
 
-func truncZoned(field string, ts int64, l *time.Location) (int64, error) {
-	f := types.ParseDateField(field)
-	if types.IsTimestampInfinite(ts) && f != types.FieldInvalid {
+func truncZoned(d dateField, ts int64, l *time.Location) (int64, error) {
+	if types.IsTimestampInfinite(ts) && d.is != types.FieldInvalid {
 		return ts, nil
 	}
-	r, ok, err := types.DateTruncTZ(f, ts, l)
+	r, ok, err := types.DateTruncTZ(d.is, ts, l)
 	if err != nil {
 		return 0, err
 	}
 	if !ok {
-		return 0, types.ErrDateField(field, types.Timestamptz)
+		return 0, types.ErrDateField(d.name, types.Timestamptz)
 	}
 	return r, nil
 }
@@ -324,17 +364,17 @@ func dateParts() []entry {
 			field, literal = "epoch", "'2024-02-29 10:11:12.5+02'"
 		}
 		out = append(out,
-			fn("extract(text,"+t+")", "extract("+field+" from "+t+" "+literal+")", each(extract)),
-			fn("date_part(text,"+t+")", "date_part('"+field+"',"+t+" "+literal+")", each(datePart)))
+			fn("extract(text,"+t+")", "extract("+field+" from "+t+" "+literal+")", eachByField(extract)),
+			fn("date_part(text,"+t+")", "date_part('"+field+"',"+t+" "+literal+")", eachByField(datePart)))
 	}
 	return out
 }
 
-func extract(c *call) error {
+func extract(c *call, field *dateField) error {
 	d := c.datum(1)
-	n, null, ok := types.DatePart(types.ParseDateField(c.str(0)), d, loc(c.f))
+	n, null, ok := types.DatePart(field.is, d, loc(c.f))
 	if !ok {
-		return types.ErrDateField(c.str(0), d.Type)
+		return types.ErrDateField(field.name, d.Type)
 	}
 	if null {
 		c.setNull()
@@ -343,9 +383,8 @@ func extract(c *call) error {
 	return c.setNum(n)
 }
 
-func datePart(c *call) error {
+func datePart(c *call, field *dateField) error {
 	d := c.datum(1)
-	field := types.ParseDateField(c.str(0))
 	// date_part of a date is that of the timestamp, PostgreSQL defines it so.
 	if d.Type.OID == types.OIDDate {
 		ts, err := types.DateToTimestamp(d.Int)
@@ -354,9 +393,9 @@ func datePart(c *call) error {
 		}
 		d = types.Datum{Type: types.Timestamp, Int: ts}
 	}
-	v, null, ok := types.DatePartFloat(field, d, loc(c.f))
+	v, null, ok := types.DatePartFloat(field.is, d, loc(c.f))
 	if !ok {
-		return types.ErrDateField(c.str(0), d.Type)
+		return types.ErrDateField(field.name, d.Type)
 	}
 	if null {
 		c.setNull()
