@@ -543,6 +543,17 @@ func (p *partialCall) count(c *types.Chunk, grp []uint16) {
 		}
 		return
 	}
+	if p.kind == partialCountAll && c.Weights == nil && c.Cols[p.filter].Valid == nil {
+		passes := c.Cols[p.filter].Bool
+		for i, g := range grp {
+			n := int64(0)
+			if passes[c.Row(i)] {
+				n = 1
+			}
+			acc[g] += n
+		}
+		return
+	}
 	for i, g := range grp {
 		if r := c.Row(i); p.counted(c, r) {
 			acc[g] += c.Weight(r)
