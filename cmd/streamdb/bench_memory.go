@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"runtime"
+	"runtime/debug"
 
 	"github.com/jackc/pgx/v5"
 
@@ -51,6 +52,7 @@ func (c *benchMemory) measure(a *app, of string, rows, entries int64, query stri
 		var heap, resident int64
 		m := c.meter()
 		b, err := srv.RunBench(a.ctx, server.BenchOptions{SQL: query, Measuring: func() (func() error, error) {
+			debug.FreeOSMemory() // what the measurement before has left is not resident any more
 			err := m.start()
 			heap, resident = heapInUse(), residentNow()
 			return func() (err error) {
