@@ -3,6 +3,7 @@ package types
 import (
 	"encoding/hex"
 	"math"
+	"math/bits"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -551,6 +552,9 @@ func appendFloat(dst []byte, f *Format, v float64, width int) []byte {
 		p--
 	}
 	dst = strconv.AppendFloat(dst, v, 'e', p, width)
+	if prec < 0 {
+		dst = offMidpoint(dst, at, v, width)
+	}
 	e := strings.LastIndexByte(string(dst[at:]), 'e')
 	exp, _ := strconv.Atoi(string(dst[at+e+1:]))
 	if exp < -4 || exp >= maxExp {
@@ -564,6 +568,69 @@ func appendFloat(dst []byte, f *Format, v float64, width int) []byte {
 	}
 	dst = strconv.AppendFloat(dst[:at], v, 'f', prec-1-exp, width)
 	return cutZeros(dst, at, len(dst))
+}
+
+// offMidpoint gives dst[at:], the shortest text of v, more digits if it lies exactly between v and a neighbour: read with rounding to even it is v, but
+// PostgreSQL counts on no reader to do so.
+func offMidpoint(dst []byte, at int, v float64, width int) []byte {
+	a := math.Abs(v)
+	if a < 1<<24 || width == 64 && a < 1<<53 || a >= 1e40 { // midpoints of others have more digits than tell them apart
+		return dst
+	}
+	for p := 1; isMidpoint(dst[at:], a, width); {
+		for ok := false; !ok; p++ {
+			dst = strconv.AppendFloat(dst[:at], v, 'e', p, width)
+			read, err := strconv.ParseFloat(string(dst[at:]), width)
+			ok = err == nil && read == v
+		}
+	}
+	return dst
+}
+
+// isMidpoint reports whether text, in scientific notation, has the magnitude of the middle between v, a whole number, and one of its neighbours.
+func isMidpoint(text []byte, v float64, width int) bool {
+	mantissa := 53
+	if width == 32 {
+		mantissa = 24
+	}
+	frac, exp := math.Frexp(v)
+	m := uint64(math.Ldexp(frac, mantissa+1))
+	shift := exp - mantissa - 1 // v is m * 2^shift, m is even
+	if m&2 != 0 {
+		return false // text is v after rounding to even
+	}
+	d, tens := uint64(0), 0
+	for i, point := 0, false; i < len(text); i++ {
+		switch c := text[i]; c {
+		case '-':
+		case '.':
+			point = true
+		case 'e':
+			e, _ := strconv.Atoi(string(text[i+1:]))
+			tens += e
+			i = len(text)
+		default:
+			d = d*10 + uint64(c-'0')
+			if point {
+				tens--
+			}
+		}
+	}
+	if tens < 0 {
+		return false
+	}
+	// d * 10^tens = odd * 5^tens * 2^twos must be (m ± 1) * 2^shift.
+	twos := bits.TrailingZeros64(d) + tens
+	odd := d >> bits.TrailingZeros64(d)
+	for ; tens > 0; tens-- {
+		if odd *= 5; odd > m+1 {
+			return false
+		}
+	}
+	if m == 1<<mantissa { // the neighbour below is nearer: half its distance is a quarter unit
+		return twos == shift && odd == m+1 || twos == shift-1 && odd == 2*m-1
+	}
+	return twos == shift && (odd == m-1 || odd == m+1)
 }
 
 // cutZeros removes zeros at the end of the fraction in dst[at:end].
