@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -126,12 +127,12 @@ func bulkChanges(dst []Change, block []byte) ([]Change, bool) {
 	return dst, !r.bad
 }
 
-// eachBlock calls f with the changes of each block of a file.
+// eachBlock calls f with the changes of each block of a file, which may be kept.
 func (e *Engine) eachBlock(name string, size int64, f func([]Change) error) error {
 	var changes []Change
 	return e.cfg.WAL.ReadSide(name, size, func(block []byte) error {
 		var ok bool
-		if changes, ok = bulkChanges(changes[:0], block); !ok {
+		if changes, ok = bulkChanges(changes[:0], bytes.Clone(block)); !ok {
 			return pgerr.Newf(pgerr.DataCorrupted, "write-ahead log: file %s is malformed", name)
 		}
 		return f(changes)
@@ -231,7 +232,7 @@ func (e *Engine) putBulk(ctx context.Context, p *bulkPut) (err error) {
 		return nil
 	}, func(changes []Change) {
 		if chunk != nil {
-			chunk = b.table.chunks(chunk, changes, func(c *types.Chunk) { b.chunks = append(b.chunks, c) })
+			chunk = b.table.chunks(chunk, changes, (*types.RowLayout).DecodeView, func(c *types.Chunk) { b.chunks = append(b.chunks, c) })
 		}
 	}); err != nil {
 		return err

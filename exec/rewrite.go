@@ -113,8 +113,8 @@ func (t *Table) logRewrite(epoch uint64, c *types.Chunk, w *TableWrite) *types.C
 		if ch.Old != nil && ch.New != nil && same(ch.Old, ch.New) {
 			continue
 		}
-		old = t.addRow(old, before, ch.Old, -1, full)
-		next = t.addRow(next, after, ch.New, 1, full)
+		old = t.addRow(old, before, ch.Old, -1, (*types.RowLayout).Decode, full)
+		next = t.addRow(next, after, ch.New, 1, (*types.RowLayout).Decode, full)
 	}
 	if old.N > 0 {
 		t.rel.Log.Append(epoch, old)

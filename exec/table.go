@@ -539,21 +539,24 @@ func (tb *tables) record(epoch uint64, good []*commitReq) []*Table {
 
 // log appends changes to c, which goes to the change log when it is full, and returns the chunk to go on with.
 func (t *Table) log(epoch uint64, c *types.Chunk, changes []Change) *types.Chunk {
-	return t.chunks(c, changes, func(c *types.Chunk) { t.rel.Log.Append(epoch, c) })
+	return t.chunks(c, changes, (*types.RowLayout).Decode, func(c *types.Chunk) { t.rel.Log.Append(epoch, c) })
 }
 
 // chunks appends changes to c, gives it to full when it is, and returns the chunk to go on with.
-func (t *Table) chunks(c *types.Chunk, changes []Change, full func(*types.Chunk)) *types.Chunk {
+func (t *Table) chunks(c *types.Chunk, changes []Change, decode decodeFunc, full func(*types.Chunk)) *types.Chunk {
 	layout := t.rel.Layout()
 	for i := range changes {
-		c = t.addRow(c, layout, changes[i].Old, -1, full)
-		c = t.addRow(c, layout, changes[i].New, 1, full)
+		c = t.addRow(c, layout, changes[i].Old, -1, decode, full)
+		c = t.addRow(c, layout, changes[i].New, 1, decode, full)
 	}
 	return c
 }
 
+// decodeFunc is Decode or DecodeView of a layout.
+type decodeFunc func(l *types.RowLayout, row []byte, cols []*types.Vector) error
+
 // addRow adds a row to a chunk of its layout; a nil row is none.
-func (t *Table) addRow(c *types.Chunk, layout *types.RowLayout, row []byte, weight int64, full func(*types.Chunk)) *types.Chunk {
+func (t *Table) addRow(c *types.Chunk, layout *types.RowLayout, row []byte, weight int64, decode decodeFunc, full func(*types.Chunk)) *types.Chunk {
 	if row == nil {
 		return c
 	}
@@ -561,7 +564,7 @@ func (t *Table) addRow(c *types.Chunk, layout *types.RowLayout, row []byte, weig
 		full(c)
 		c = types.NewChunk(layout.Types)
 	}
-	if err := layout.Decode(row, c.Cols); err != nil {
+	if err := decode(layout, row, c.Cols); err != nil {
 		// The row was encoded by this process a moment ago: a failure is a bug in the codec.
 		panic(fmt.Sprintf("table %s: row does not decode: %v", t.rel.Name, err))
 	}

@@ -101,7 +101,8 @@ type changer struct {
 	moves  []move
 	early  bool // duplicates are found by the statement, not by the commit
 	// updated are the keys of rows whose place in unique indexes is looked at when all have moved.
-	updated []string
+	updated   []string
+	key, made []byte // of the row that is inserted
 
 	checks    []*expr.Program
 	programs  map[*expr.Expr]*expr.Program // of ON CONFLICT
@@ -290,10 +291,15 @@ func (c *changer) changedByOther(key, row []byte) bool {
 }
 
 func (c *changer) encode(ch *types.Chunk, r int) (key, row []byte) {
+	return c.encodeTo(nil, nil, ch, r)
+}
+
+// encodeTo appends the key and the row form of row r.
+func (c *changer) encodeTo(key, row []byte, ch *types.Chunk, r int) (_, _ []byte) {
 	for _, k := range c.obj.Key {
 		key = types.AppendKey(key, ch.Cols[k], r, false, false)
 	}
-	return key, c.layout.Append(nil, ch.Cols, r)
+	return key, c.layout.Append(row, ch.Cols, r)
 }
 
 func (c *changer) insert(ch *types.Chunk, extra []*types.Vector, r int, current *exec.Version) error {
@@ -312,7 +318,13 @@ func (c *changer) insert(ch *types.Chunk, extra []*types.Vector, r int, current 
 			return err
 		}
 	}
-	key, row := c.encode(ch, r)
+	if oc == nil { // what it makes is copied
+		c.key, c.made = c.key[:0], c.made[:0]
+	} else {
+		c.key, c.made = nil, nil
+	}
+	c.key, c.made = c.encodeTo(c.key, c.made, ch, r)
+	key, row := c.key, c.made
 	named := current
 	if c.obj.Constraint == "" {
 		named = nil // nobody has had the row number before
