@@ -299,12 +299,15 @@ func onceJoin(both bool, residual *expr.Expr) *plan.Node {
 // TestJoinOnceAgainstNestedLoop joins rows that come before and after the only partner that they can have.
 func TestJoinOnceAgainstNestedLoop(t *testing.T) {
 	less := &expr.Expr{Kind: expr.Call, Func: "int4lt(int4,int4)", Type: types.Bool, Args: []*expr.Expr{expr.Col(2, types.Int4), expr.Col(5, types.Int4)}}
-	for i := range 8 {
-		both, wanted, residual := i&1 != 0, i&2 != 0, []*expr.Expr{nil, less}[i>>2]
-		t.Run(fmt.Sprintf("both=%t,wanted=%t,residual=%t", both, wanted, residual != nil), func(t *testing.T) {
+	for i := range 12 {
+		both, wanted, residual := i&1 != 0, i>>2-1, []*expr.Expr{nil, less}[i>>1&1] // wanted: the side whose rows are tested, -1 for none
+		if wanted == 1 && !both {
+			continue // it is the side with one row per key
+		}
+		t.Run(fmt.Sprintf("both=%t,wanted=%d,residual=%t", both, wanted, residual != nil), func(t *testing.T) {
 			node := onceJoin(both, residual)
-			if wanted {
-				node.Join.Wanted = &plan.JoinWanted{Cond: &expr.Expr{Kind: expr.Call, Func: "int4lt(int4,int4)", Type: types.Bool, Args: []*expr.Expr{int4(1), expr.Col(2, types.Int4)}}}
+			if wanted >= 0 {
+				node.Join.Wanted = &plan.JoinWanted{Side: wanted, Cond: &expr.Expr{Kind: expr.Call, Func: "int4lt(int4,int4)", Type: types.Bool, Args: []*expr.Expr{int4(1), expr.Col(2, types.Int4)}}}
 			}
 			checkCases(t, 20, func(rt *rapid.T) optest.Spec {
 				var epochs []optest.Epoch
@@ -328,7 +331,7 @@ func TestJoinOnceAgainstNestedLoop(t *testing.T) {
 					Node: node, Lib: functions.Builtins(), Route: [][]int{{1}, {1}}, Epochs: epochs,
 					Oracle: pairs(plan.Inner, node.Schema, func(l, r *types.Chunk, i, j int) bool {
 						a, b := l.Cols[2].Int[i], r.Cols[2].Int[j]
-						return l.Cols[1].Int[i] == r.Cols[1].Int[j] && (residual == nil || a < b) && (!wanted || a > 1)
+						return l.Cols[1].Int[i] == r.Cols[1].Int[j] && (residual == nil || a < b) && (wanted < 0 || []int64{a, b}[wanted] > 1)
 					}),
 				}
 			})
