@@ -29,7 +29,7 @@ type prepared struct {
 	at       time.Time
 	fromSQL  bool         // by PREPARE
 	uses     int64        // how often it was executed
-	declared []types.Type // given parameter types
+	declared []types.Type // given parameter types; all of them once there was a plan: clients were told them
 	params   []types.Type
 	columns  types.Schema // nil: returns no rows
 	open     bool         // nobody was told the columns: another plan may have others
@@ -174,6 +174,9 @@ func (ss *session) plan(p *prepared) error {
 	}
 	if p.snap != nil && !p.open && !slices.EqualFunc(columns, p.columns, func(a, b types.Column) bool { return a.Type == b.Type && a.Name == b.Name }) {
 		return pgerr.Newf(pgerr.FeatureNotSupported, "cached plan must not change result type")
+	}
+	if len(params) >= len(p.declared) {
+		p.declared = params
 	}
 	p.columns, p.origins, p.params, p.snap, p.path, p.role, p.passed = columns, origins, params, snap, path, ss.role(), false
 	return nil

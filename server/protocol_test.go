@@ -392,3 +392,30 @@ func TestLimitsOfStatements(t *testing.T) {
 	require.Equal(t, "20000", s.row("SELECT count(*) FROM many"))
 	require.Equal(t, "1", s.row("SELECT 1"))
 }
+
+// TestParameterTypesStay executes a statement whose parameter got its type from a column that has another one now: clients send what they were told.
+func TestParameterTypesStay(t *testing.T) {
+	s := open(t).connect()
+	s.must("CREATE TABLE t (k int PRIMARY KEY, v text)")
+	sd, err := s.PgConn().Prepare(s.d.ctx, "p", "SELECT v FROM t WHERE k = $1", nil)
+	require.NoError(t, err)
+	require.Equal(t, []uint32{23}, sd.ParamOIDs)
+	read := func() ([][][]byte, error) {
+		r := s.PgConn().ExecPrepared(s.d.ctx, "p", [][]byte{{0, 0, 0, 1}}, []int16{1}, nil).Read()
+		return r.Rows, r.Err
+	}
+	for _, k := range []string{"bigint", "numeric", "smallint"} {
+		s.must("DROP TABLE t")
+		s.must("CREATE TABLE t (k " + k + " PRIMARY KEY, v text)")
+		s.must("INSERT INTO t VALUES (1, 'one')")
+		rows, err := read()
+		require.NoError(t, err, k)
+		require.Equal(t, [][][]byte{{[]byte("one")}}, rows, k)
+	}
+	for _, k := range []string{"text", "date"} {
+		s.must("DROP TABLE t")
+		s.must("CREATE TABLE t (k " + k + " PRIMARY KEY, v text)")
+		_, err := read()
+		require.ErrorContains(t, err, "operator does not exist: "+k+" = integer")
+	}
+}
