@@ -29,7 +29,7 @@ func csvOptions() []connector.Option {
 	return []connector.Option{
 		{
 			Name: optHeader, Default: "true", Check: connector.CheckBool,
-			Doc: "Whether the first row names the columns. With a header, columns are found by name (the exact name, else one that differs in case only) " +
+			Doc: "Whether the first row names the columns. With a header, columns are found by name (the exact name, else one that differs in case only, unless other columns do too) " +
 				"and those that the header lacks are NULL; without one, by position.",
 		},
 		{Name: optWithoutHeader, Default: "false", Check: connector.CheckBool, Doc: "The opposite of " + optHeader + "."},
@@ -182,11 +182,15 @@ func (d *csvDecoder) bindHeader(names []string) error {
 	for i := range fields {
 		fields[i] = -1
 	}
+	folds := map[string]int{}
+	for _, c := range d.schema {
+		folds[strings.ToLower(c.Name)]++
+	}
 	found := 0
 	for i, c := range d.schema {
 		f, ok := exact[c.Name]
 		if !ok {
-			if f, ok = folded[strings.ToLower(c.Name)]; f < 0 {
+			if f, ok = folded[strings.ToLower(c.Name)]; f < 0 || folds[strings.ToLower(c.Name)] > 1 {
 				ok = false
 			}
 		}

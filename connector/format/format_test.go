@@ -377,6 +377,27 @@ func FuzzJSON(f *testing.F) {
 }
 
 // FuzzCSV: pieces give what the whole gives.
+// TestNamesThatDifferInCase reads columns whose names differ in case only: each has what is of exactly its name.
+func TestNamesThatDifferInCase(t *testing.T) {
+	schema := types.Schema{{Name: "Id", Type: types.Int4}, {Name: "id", Type: types.Int4}, {Name: "v", Type: types.Int4}}
+	for _, c := range []struct {
+		names [2]string
+		want  []string // per column: nothing for NULL
+	}{{[2]string{"id", "V"}, []string{"NULL", "1", "2"}}, {[2]string{"Id", "v"}, []string{"1", "NULL", "2"}}, {[2]string{"ID", "v"}, []string{"NULL", "NULL", "2"}}} {
+		for encode, text := range map[string]string{
+			"CSV":  c.names[0] + "," + c.names[1] + "\n1,2\n",
+			"JSON": fmt.Sprintf("{%q:1,%q:2}\n", c.names[0], c.names[1]),
+		} {
+			whole := decode(t, &Config{Schema: schema, Columns: all(schema), Encode: encode}, text, 0, 10)
+			require.Empty(t, whole.bad)
+			require.Equal(t, []string{strings.Join(c.want, "|")}, whole.rows, "%s %v", encode, c.names)
+			for i := range schema {
+				require.Equal(t, []string{c.want[i]}, decode(t, &Config{Schema: schema, Columns: []int{i}, Encode: encode}, text, 0, 10).rows, "%s %v: %s", encode, c.names, schema[i].Name)
+			}
+		}
+	}
+}
+
 func FuzzCSV(f *testing.F) {
 	for _, s := range []string{
 		"i,t,f,n,ts,j\n1,a,1.5,2,2024-01-01 00:00:00,{}\n", "i,t\r\n1,\"a\r\n\"\"b\"\r\n", "t\n\"\"\n\n", "i,t\n1,\"x\n2,y\n", "i\n1\r", "\xef\xbb\xbfi,t\n1,a\"b\"c\n", "i,t\n1,\xff\n2,\x00\n",
