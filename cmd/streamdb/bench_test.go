@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 func testApp(t *testing.T) (*app, *bytes.Buffer) {
 	t.Helper()
 	var out bytes.Buffer
-	return &app{ctx: context.Background(), log: zerolog.Nop(), stdout: &out, cores: runtime.GOMAXPROCS(0)}, &out
+	return &app{ctx: context.Background(), log: zerolog.Nop(), stdout: &out, cores: processCores()}, &out
 }
 
 const benchMemoryForTests = 256 << 20

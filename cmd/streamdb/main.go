@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -61,6 +62,9 @@ func spareThreads() (cores int) {
 	return cores
 }
 
+// processCores is spareThreads once in a process, in which several commands may run.
+var processCores = sync.OnceValue(spareThreads)
+
 func main() { os.Exit(run(os.Args[1:])) }
 
 func run(args []string) int {
@@ -93,7 +97,7 @@ func run(args []string) int {
 	if err != nil {
 		return exitUsage
 	}
-	a := &app{ctx: ctx, log: zerolog.New(out).Level(level).With().Timestamp().Logger(), stdout: os.Stdout, cores: spareThreads()}
+	a := &app{ctx: ctx, log: zerolog.New(out).Level(level).With().Timestamp().Logger(), stdout: os.Stdout, cores: processCores()}
 	err = kctx.Run(a)
 	var usage usageError
 	switch {

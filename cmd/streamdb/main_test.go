@@ -23,3 +23,11 @@ func TestSpareThreads(t *testing.T) {
 	require.Equal(t, before, spareThreads())
 	require.Equal(t, threadsPerCore*before, runtime.GOMAXPROCS(0))
 }
+
+// Commands that run in one process, one after the other, do not ask for more threads each time.
+func TestThreadsPerProcess(t *testing.T) {
+	require.Equal(t, exitOK, run([]string{"version"}))
+	n := runtime.GOMAXPROCS(0)
+	require.Equal(t, exitOK, run([]string{"version"}))
+	require.Equal(t, n, runtime.GOMAXPROCS(0))
+}
