@@ -37,32 +37,36 @@ type HeldState struct {
 }
 
 // hold keeps the states that jobs of m have read from, or will have when checkpoints in flight are complete (late, by job that is read), and that are not the newest
-// ones any more. cur is the manifest before m. Of what had rows in flight nothing is held: its readers have taken them in already, its state has not.
+// ones any more. cur is the manifest before m.
 func (m *Manifest) hold(cur *Manifest, late map[uint64][]uint64) {
 	m.Held = map[uint64][]*HeldState{}
-	keep := func(job, checkpoint uint64) {
-		now := m.Jobs[job]
-		if now == nil || now.Since() <= checkpoint {
-			return
-		}
-		h := cur.at(job, checkpoint)
-		if h != nil && len(h.Inflight) == 0 && !slices.ContainsFunc(m.Held[job], func(o *HeldState) bool { return o.Since() == h.Since() }) {
-			m.Held[job] = append(m.Held[job], h)
-		}
-	}
 	for job, ids := range late {
 		for _, id := range ids {
-			keep(job, id)
+			m.holdFrom(cur, job, id)
 		}
 	}
 	for _, k := range sortedJobs(m) {
 		reader := m.Jobs[k]
 		for _, in := range reader.Inputs {
-			keep(in, reader.Checkpoint)
+			m.holdFrom(cur, in, reader.Checkpoint)
 		}
 	}
-	for _, hs := range m.Held {
-		slices.SortFunc(hs, func(a, b *HeldState) int { return cmp.Compare(a.Since(), b.Since()) })
+}
+
+// holdFrom keeps the state that a job had at a checkpoint, as far as from has it, when its state in m is a newer one. Of what had rows in flight nothing is held: its readers have taken them
+// in already, its state has not.
+func (m *Manifest) holdFrom(from *Manifest, job, checkpoint uint64) {
+	now := m.Jobs[job]
+	if now == nil || now.Since() <= checkpoint {
+		return
+	}
+	h := from.at(job, checkpoint)
+	if h == nil || len(h.Inflight) > 0 {
+		return
+	}
+	held := m.Held[job]
+	if i, known := slices.BinarySearchFunc(held, h.Since(), func(o *HeldState, since uint64) int { return cmp.Compare(o.Since(), since) }); !known {
+		m.Held[job] = slices.Insert(slices.Clip(held), i, h) // others may have the slice
 	}
 }
 

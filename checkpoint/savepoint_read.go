@@ -1,7 +1,6 @@
 package checkpoint
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,26 +51,21 @@ type Opened struct {
 func (s *JobState) Foreign() bool { return s.refs != nil && s.refs.store != nil }
 
 // Under returns what a server restores that was started from o, of which its own newest checkpoint (nil: there is none) does not have all: the states of own, those of o of the jobs that own does not
-// have, and for these what o has of the jobs that they read, of which own has newer states.
+// have, and what these have read from that is not the newest state any more.
 func (o *Opened) Under(own *Manifest) *Manifest {
 	if own == nil {
 		return o.Manifest
 	}
 	m := *own
-	m.Jobs, m.Held = maps.Clone(own.Jobs), map[uint64][]*HeldState{}
+	m.Jobs, m.Held = maps.Clone(o.Jobs), map[uint64][]*HeldState{}
+	maps.Copy(m.Jobs, own.Jobs)
 	maps.Copy(m.Held, own.Held)
-	for _, job := range sortedJobs(o.Manifest) {
-		reader := o.Jobs[job]
+	for job, reader := range o.Jobs {
 		if own.Jobs[job] != nil {
 			continue
 		}
-		m.Jobs[job] = reader
 		for _, in := range reader.Inputs {
-			h := o.at(in, reader.Checkpoint)
-			if own.Jobs[in] == nil || h == nil || len(h.Inflight) > 0 || slices.ContainsFunc(m.Held[in], func(known *HeldState) bool { return known.Since() == h.Since() }) {
-				continue
-			}
-			m.Held[in] = slices.SortedFunc(slices.Values(append([]*HeldState{h}, m.Held[in]...)), func(a, b *HeldState) int { return cmp.Compare(a.Since(), b.Since()) })
+			m.holdFrom(o.Manifest, in, reader.Checkpoint)
 		}
 	}
 	return &m

@@ -142,6 +142,26 @@ func TestRestoredJobsWithoutAnOwnCheckpoint(t *testing.T) {
 	}
 }
 
+// TestRestoredSinkThatWasBehind is the same for a sink that had missed something at the snapshot already, of a view that has no checkpoint of its own either.
+func TestRestoredSinkThatWasBehind(t *testing.T) {
+	d, out := open(t), t.TempDir()
+	s := d.connect()
+	s.must("CREATE TABLE t (id int PRIMARY KEY, k int)", "INSERT INTO t SELECT g, g % 25 FROM generate_series(1, 2000) g", "CREATE MATERIALIZED VIEW a AS SELECT k, count(*) AS n FROM t GROUP BY k",
+		"CREATE SINK k FROM a WITH (connector = 'file', path = '"+out+"') FORMAT UPSERT ENCODE JSON", "FLUSH", "CHECKPOINT")
+	appears(t, out, 25)
+	s.must("PAUSE k", "INSERT INTO t VALUES (3000, 0)", "FLUSH", "CHECKPOINT")
+	require.NoError(t, d.srv.Abort())
+
+	d = from(t, filepath.Join(d.cfg.DataDir, "checkpoints"), func(c *server.Config) { c.Settings[checkpoint.SettingInterval] = "0" })
+	s = d.connect()
+	s.must("INSERT INTO t VALUES (4000, 0)", "CHECKPOINT t")
+	d.crash()
+	s = d.connect()
+	s.must("RESUME k", "FLUSH", "CHECKPOINT")
+	require.Equal(t, "RUNNING|", s.row("SELECT state, coalesce(last_error, '') FROM streamdb.jobs WHERE name = 'k'"))
+	appears(t, out, 27) // the group as it was at the snapshot, and as it is
+}
+
 func TestNothingToRestore(t *testing.T) {
 	checkpointrows.Shows(t, 109)
 	d := open(t) // an empty store is a fresh start
