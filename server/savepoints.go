@@ -117,7 +117,7 @@ func (a *actions) target(spec *checkpoint.SavepointSpec) error {
 			return pgerr.Newf(pgerr.InvalidParameterValue, "the savepoint needs a target").
 				WithHint("Give the URL of a folder, or set %s.", checkpoint.SettingSavepointDirectory)
 		}
-		return nil
+		return s.notOwnFolder(own)
 	}
 	if err := checkpoint.CheckTarget(spec.Target); err != nil {
 		return err
@@ -138,11 +138,8 @@ func (s *Server) notOwnFolder(target string) error {
 	if err != nil {
 		return err
 	}
-	rel, err := filepath.Rel(data, filepath.Clean(folder))
-	if err != nil {
-		return nil //nolint:nilerr // it is not below
-	}
-	if top, _, _ := strings.Cut(filepath.ToSlash(rel), "/"); slices.Contains([]string{"wal", "history", "jobs", supersededDir, scratchDir}, top) {
+	rel, below := strings.CutPrefix(filepath.Clean(folder), data+string(filepath.Separator))
+	if top, _, _ := strings.Cut(filepath.ToSlash(rel), "/"); below && slices.Contains([]string{"wal", "history", "jobs", supersededDir, scratchDir}, top) {
 		return pgerr.Newf(pgerr.InvalidParameterValue, "a savepoint cannot be written to %s: the server removes what is there", target).WithHint("Give a folder of its own.")
 	}
 	return nil

@@ -63,11 +63,8 @@ func (l *RowLayout) Decode(b []byte, cols []*Vector) error {
 		return nil
 	}
 	n := cols[0].Len()
-	r := decoder{s: unsafe.String(unsafe.SliceData(b), len(b))}
-	l.decode(&r, cols)
-	if r.bad {
-		truncate(cols, n)
-		return errCorrupt("row")
+	if err := l.DecodeView(b, cols); err != nil {
+		return err
 	}
 	l.own(b, cols, n)
 	return nil
@@ -75,11 +72,11 @@ func (l *RowLayout) Decode(b []byte, cols []*Vector) error {
 
 // DecodeView is Decode with strings that are views of b, which must never change.
 func (l *RowLayout) DecodeView(b []byte, cols []*Vector) error {
-	r := decoder{s: unsafe.String(unsafe.SliceData(b), len(b))}
 	if len(cols) == 0 {
 		return nil
 	}
 	n := cols[0].Len()
+	r := decoder{s: unsafe.String(unsafe.SliceData(b), len(b))}
 	if l.plain() {
 		r.row(cols)
 	} else {

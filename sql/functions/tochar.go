@@ -155,18 +155,8 @@ type charFields struct {
 // charTimes is to_char of points of time. One text holds for all that lie in one unit of the template's smallest field, so that it is made once where times follow each other.
 func charTimes(local func(f *expr.Frame, ts int64) (int64, zoneText, error), zoned bool) expr.Kernel {
 	return func(f *expr.Frame, args []expr.Arg, out *types.Vector) {
-		c := call{f: f, args: args, out: out}
 		m := charMemo{zoned: zoned}
-		for i := range f.Len() {
-			c.row = f.Row(i)
-			err := f.Interrupted()
-			if err == nil {
-				err = m.fill(&c, local)
-			}
-			if err != nil {
-				f.Fail(out, c.row, err)
-			}
-		}
+		each(func(c *call) error { return m.fill(c, local) })(f, args, out)
 	}
 }
 
