@@ -11,8 +11,8 @@ import (
 	"math"
 	"math/big"
 	"math/bits"
+	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/snappy"
@@ -36,7 +36,7 @@ const (
 type avroDecoder struct {
 	schema  types.Schema
 	targets []target
-	names   []string // of targets
+	wanted  []int // target of each column of schema, -1: none
 	rowID   bool
 	texts   bool // there are columns that hold views of the input
 	sync    [avroSync]byte
@@ -83,11 +83,8 @@ const (
 
 func newAvro(cfg *Config) *avroDecoder {
 	d := &avroDecoder{schema: cfg.Schema, rowID: cfg.RowID}
-	for out, i := range cfg.Columns {
-		c := cfg.Schema[i]
-		d.targets, d.names = append(d.targets, newTarget(c.Type, out)), append(d.names, c.Name)
-		d.texts = d.texts || c.Type.Kind() == types.KindString
-	}
+	d.targets, d.wanted = newTargets(cfg)
+	d.texts = slices.ContainsFunc(d.targets, func(g target) bool { return g.t.Kind() == types.KindString })
 	return d
 }
 
@@ -217,35 +214,19 @@ func (d *avroDecoder) Start(in *Input) (int, bool, error) {
 
 // bind finds the columns among the fields.
 func (d *avroDecoder) bind(t *avroType) error {
-	fieldOf := func(name string) int {
-		folded := -1
-		for f := range t.fields {
-			switch n := t.fields[f].name; {
-			case n == name:
-				return f
-			case strings.EqualFold(n, name) && folded < 0:
-				folded = f
-			case strings.EqualFold(n, name):
-				folded = len(t.fields) // ambiguous
-			}
-		}
-		return folded
-	}
 	d.steps = make([]avroStep, len(t.fields))
+	names := make([]string, len(t.fields))
 	for f, field := range t.fields {
-		d.steps[f] = avroStep{typ: field.typ, null: -1}
+		d.steps[f], names[f] = avroStep{typ: field.typ, null: -1}, field.name
 	}
 	found := false
-	for _, c := range d.schema {
-		f := fieldOf(c.Name)
-		found = found || f >= 0 && f < len(t.fields)
-	}
-	if !found {
-		return pgerr.Newf(pgerr.DataCorrupted, "none of the columns is in the Avro schema of the file")
-	}
-	for i, name := range d.names {
-		f := fieldOf(name)
-		if f < 0 || f == len(t.fields) || d.steps[f].op != avroSkip {
+	for c, f := range matchNames(d.schema, names) {
+		found = found || f >= 0
+		i := d.wanted[c]
+		switch {
+		case i < 0:
+			continue
+		case f < 0:
 			d.missing = append(d.missing, i)
 			continue
 		}
@@ -253,13 +234,16 @@ func (d *avroDecoder) bind(t *avroType) error {
 		s.target = i
 		if s.typ.kind == avroUnion && len(s.typ.branches) == 2 {
 			for n, b := range s.typ.branches {
-				if b.kind == avroNull && s.null < 0 {
+				if b.kind == avroNull {
 					s.null, s.typ = n, s.typ.branches[1-n]
 					break
 				}
 			}
 		}
 		s.op = avroOpOf(s.typ, &d.targets[i])
+	}
+	if !found {
+		return pgerr.Newf(pgerr.DataCorrupted, "none of the columns is in the Avro schema of the file")
 	}
 	return nil
 }
@@ -617,13 +601,11 @@ func avroText(dst, b []byte, i int, t *avroType) (out []byte, form avroForm, nex
 		} else {
 			f = math.Float64frombits(binary.LittleEndian.Uint64(b[i:]))
 		}
-		switch {
-		case math.IsNaN(f):
-			return append(dst, "NaN"...), avroQuoted, i + size
-		case math.IsInf(f, 0):
-			return append(dst, strings.TrimPrefix(strconv.FormatFloat(f, 'g', -1, 64), "+")...), avroQuoted, i + size
+		dst, form := types.AppendFloat(dst, nil, f, size*8), avroWord
+		if math.IsNaN(f) || math.IsInf(f, 0) {
+			form = avroQuoted
 		}
-		return strconv.AppendFloat(dst, f, 'g', -1, size*8), avroWord, i + size
+		return dst, form, i + size
 	case avroEnum:
 		n, next := avroLong(b, i)
 		if next < 0 || n < 0 || n >= int64(len(t.symbols)) {
@@ -649,7 +631,7 @@ func avroText(dst, b []byte, i int, t *avroType) (out []byte, form avroForm, nex
 		}
 		return n.AppendText(dst), avroWord, end
 	case t.logical == avroUUID:
-		return hex.AppendEncode(dst, value), avroQuoted, end
+		return types.Datum{Type: types.UUID, Str: string(value)}.AppendText(dst, nil), avroQuoted, end
 	}
 	return append(dst, value...), avroRaw, end
 }

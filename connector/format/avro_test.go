@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -180,13 +181,45 @@ func avroHeader(schema, codec string) string {
 	return string(append(append(b, 0), make([]byte, avroSync)...))
 }
 
+// avroBlock is a block of n rows behind such a header.
+func avroBlock(n int64, rows string) string {
+	b := binary.AppendVarint(binary.AppendVarint(nil, n), int64(len(rows)))
+	return string(append(append(b, rows...), make([]byte, avroSync)...))
+}
+
+// Numbers and UUIDs have the text in columns of text that they have elsewhere in the database.
+func TestAvroText(t *testing.T) {
+	schema := types.Schema{{Name: "f", Type: types.Text}, {Name: "d", Type: types.Text}, {Name: "u", Type: types.Text}, {Name: "all", Type: types.Text}}
+	text := avroHeader(`{"type":"record","name":"r","fields":[{"name":"f","type":"float"},{"name":"d","type":"double"},{"name":"u","type":{"type":"fixed","name":"id","size":16,"logicalType":"uuid"}},`+
+		`{"name":"all","type":{"type":"array","items":["id","double"]}}]}`, "null")
+	double := func(b []byte, v float64) []byte { return binary.LittleEndian.AppendUint64(b, math.Float64bits(v)) }
+	id := "\x00\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc\xdd\xee\xff"
+	var rows []byte
+	for _, v := range []float64{1_000_000, 0.5, math.Inf(1), math.Inf(-1), math.NaN()} {
+		rows = binary.LittleEndian.AppendUint32(rows, math.Float32bits(float32(v)))
+		rows = append(double(rows, v), id...)
+		rows = append(append(rows, 4, 0), id...)
+		rows = append(double(append(rows, 2), v), 0)
+	}
+	const uuid = "00112233-4455-6677-8899-aabbccddeeff"
+	got := decode(t, &Config{Schema: schema, Columns: all(schema), Encode: "AVRO"}, text+avroBlock(5, string(rows)), 0, 10)
+	require.Empty(t, got.bad)
+	require.Equal(t, []string{
+		`1e+06|1000000|` + uuid + `|["` + uuid + `",1000000]`,
+		`0.5|0.5|` + uuid + `|["` + uuid + `",0.5]`,
+		`Infinity|Infinity|` + uuid + `|["` + uuid + `","Infinity"]`,
+		`-Infinity|-Infinity|` + uuid + `|["` + uuid + `","-Infinity"]`,
+		`NaN|NaN|` + uuid + `|["` + uuid + `","NaN"]`,
+	}, got.rows)
+}
+
 // BenchmarkAvroAll reads bids of seven columns.
 func BenchmarkAvroAll(b *testing.B) { benchmarkAvro(b, []int{0, 1, 2, 3, 4, 5, 6}) }
 func BenchmarkAvroTwo(b *testing.B) { benchmarkAvro(b, []int{1, 5}) }
 
 func benchmarkAvro(b *testing.B, columns []int) {
-	text := []byte(avroHeader(`{"type":"record","name":"bid","fields":[{"name":"auction","type":"long"},{"name":"bidder","type":"long"},{"name":"price","type":"long"},{"name":"channel","type":"string"},`+
-		`{"name":"url","type":"string"},{"name":"date_time","type":{"type":"long","logicalType":"timestamp-micros"}},{"name":"extra","type":"string"}]}`, "null"))
+	text := avroHeader(`{"type":"record","name":"bid","fields":[{"name":"auction","type":"long"},{"name":"bidder","type":"long"},{"name":"price","type":"long"},{"name":"channel","type":"string"},`+
+		`{"name":"url","type":"string"},{"name":"date_time","type":{"type":"long","logicalType":"timestamp-micros"}},{"name":"extra","type":"string"}]}`, "null")
 	var rows []byte
 	rng := rand.New(rand.NewPCG(1, 1))
 	const n = 2000
@@ -201,37 +234,7 @@ func benchmarkAvro(b *testing.B, columns []int) {
 		extra := strings.Repeat("abcdefghij", 7)[:54+rng.IntN(16)]
 		rows = append(binary.AppendVarint(rows, int64(len(extra))), extra...)
 	}
-	text = append(binary.AppendVarint(binary.AppendVarint(text, n), int64(len(rows))), rows...)
-	text = append(text, make([]byte, avroSync)...)
-	schema := types.Schema{
-		{Name: "auction", Type: types.Int8},
-		{Name: "bidder", Type: types.Int8},
-		{Name: "price", Type: types.Int8},
-		{Name: "channel", Type: types.Text},
-		{Name: "url", Type: types.Text},
-		{Name: "date_time", Type: types.Timestamp},
-		{Name: "extra", Type: types.Text},
-	}
-	d, err := New(&Config{Schema: schema, Columns: columns, Encode: "AVRO"})
-	require.NoError(b, err)
-	in := &Input{Data: padded(string(text)), Final: true, Bad: func(_, _ int64, err error, _ []byte) { b.Fatal(err) }}
-	used, _, err := d.Start(in)
-	require.NoError(b, err)
-	in.Data = padded(string(text[used:]))
-	var ts []types.Type
-	for _, c := range columns {
-		ts = append(ts, schema[c].Type)
-	}
-	c := types.NewChunk(ts)
-	b.SetBytes(int64(len(in.Data)))
-	done := 0
-	before := cpu()
-	for b.Loop() {
-		c.Reset()
-		d.Decode(in, c, types.MaxChunkRows)
-		done += c.N
-	}
-	b.ReportMetric(float64(cpu()-before)/float64(done), "cpu-ns/row")
+	benchmarkText(b, "AVRO", columns, text+avroBlock(n, string(rows)))
 }
 
 // Numbers of every length, near the end and before more.

@@ -3,6 +3,7 @@ package format
 import (
 	"bytes"
 	"math/bits"
+	"slices"
 	"strings"
 	"unicode/utf8"
 	"unsafe"
@@ -111,14 +112,7 @@ func newCSV(cfg *Config) (*csvDecoder, error) {
 	d.exact = d.null == "" && !strings.ContainsRune("0123456789-.: TZ", rune(d.delim))
 	d.delimText[0] = d.delim
 	d.delims, d.quotes = uint64(d.delim)*ones, uint64(d.quote)*ones
-	d.wanted = make([]int, len(cfg.Schema))
-	for i := range d.wanted {
-		d.wanted[i] = -1
-	}
-	for out, i := range cfg.Columns {
-		d.wanted[i] = len(d.targets)
-		d.targets = append(d.targets, newTarget(cfg.Schema[i].Type, out))
-	}
+	d.targets, d.wanted = newTargets(cfg)
 	return d, nil
 }
 
@@ -165,46 +159,25 @@ func (d *csvDecoder) Start(in *Input) (int, bool, error) {
 
 // bindHeader finds the columns in the header.
 func (d *csvDecoder) bindHeader(names []string) error {
-	exact, folded := map[string]int{}, map[string]int{}
+	fields := make([]int, len(names))
 	for i, n := range names {
-		if _, ok := exact[n]; ok {
+		if slices.Contains(names[:i], n) {
 			return pgerr.Newf(pgerr.DuplicateColumn, "the CSV header has two columns \"%s\"", n)
 		}
-		exact[n] = i
-		f := strings.ToLower(n)
-		if _, ok := folded[f]; ok {
-			folded[f] = -1 // ambiguous
-		} else {
-			folded[f] = i
-		}
-	}
-	fields := make([]int, len(names))
-	for i := range fields {
 		fields[i] = -1
 	}
-	folds := map[string]int{}
-	for _, c := range d.schema {
-		folds[strings.ToLower(c.Name)]++
-	}
-	found := 0
-	for i, c := range d.schema {
-		f, ok := exact[c.Name]
-		if !ok {
-			if f, ok = folded[strings.ToLower(c.Name)]; f < 0 || folds[strings.ToLower(c.Name)] > 1 {
-				ok = false
-			}
-		}
-		switch t := d.wanted[i]; {
-		case ok:
-			found++
-			if t >= 0 {
-				fields[f] = t
-			}
-		case t >= 0:
+	found := false
+	for c, f := range matchNames(d.schema, names) {
+		found = found || f >= 0
+		switch t := d.wanted[c]; {
+		case t < 0:
+		case f < 0:
 			d.missing = append(d.missing, t)
+		default:
+			fields[f] = t
 		}
 	}
-	if found == 0 {
+	if !found {
 		return pgerr.Newf(pgerr.BadCopyFileFormat, "none of the columns is in the CSV header \"%s\"", strings.Join(names, string(d.delim))).
 			WithHint("If the first row is not a header, use ENCODE CSV (header = false).")
 	}
@@ -307,11 +280,7 @@ func (d *csvDecoder) store(f int, value string, quoted bool) {
 // read goes over the fields of the row at i, as scan does.
 func (d *csvDecoder) read(i int, final bool) (next, end int) {
 	if d.quoteAt < i {
-		if d.quoteAt = bytes.IndexByte(d.buf[i:], d.quote); d.quoteAt < 0 {
-			d.quoteAt = len(d.buf)
-		} else {
-			d.quoteAt += i
-		}
+		d.quoteAt = indexFrom(d.buf, i, d.quote)
 	}
 	switch n := bytes.IndexByte(d.buf[i:], '\n'); {
 	case n >= 0:

@@ -5,6 +5,7 @@
 package format
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 	"unsafe"
@@ -112,6 +113,14 @@ func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 // load returns the eight bytes at b[i:]; they must be readable, which Pad ensures.
 func load(p unsafe.Pointer, i int) uint64 { return *(*uint64)(unsafe.Add(p, i)) }
 
+// indexFrom returns the index of the first c in b that is not before i, len(b) when there is none.
+func indexFrom(b []byte, i int, c byte) int {
+	if n := bytes.IndexByte(b[i:], c); n >= 0 {
+		return i + n
+	}
+	return len(b)
+}
+
 const (
 	ones  = 0x0101010101010101
 	highs = 0x8080808080808080
@@ -187,6 +196,55 @@ func newTarget(t types.Type, out int) target {
 		g.how = convertJSON
 	}
 	return g
+}
+
+// newTargets returns the wanted columns, and which of them each column of the schema is, -1 for none.
+func newTargets(cfg *Config) (targets []target, wanted []int) {
+	wanted = make([]int, len(cfg.Schema))
+	for i := range wanted {
+		wanted[i] = -1
+	}
+	for out, i := range cfg.Columns {
+		wanted[i] = out
+		targets = append(targets, newTarget(cfg.Schema[i].Type, out))
+	}
+	return targets, wanted
+}
+
+// foldedNames counts the columns by name in lower case.
+func foldedNames(schema types.Schema) map[string]int {
+	n := map[string]int{}
+	for _, c := range schema {
+		n[strings.ToLower(c.Name)]++
+	}
+	return n
+}
+
+// matchNames returns for each column which of the names is its own, -1 for none: the exact one, or else the one that differs in case only, unless several names or several columns do.
+func matchNames(schema types.Schema, names []string) []int {
+	exact, folded := map[string]int{}, map[string]int{}
+	for i, n := range slices.Backward(names) {
+		exact[n] = i // of equal ones the first
+		f := strings.ToLower(n)
+		if _, ok := folded[f]; ok {
+			i = -1
+		}
+		folded[f] = i
+	}
+	folds := foldedNames(schema)
+	out := make([]int, len(schema))
+	for c := range schema {
+		lower := strings.ToLower(schema[c].Name)
+		f, ok := exact[schema[c].Name]
+		if !ok && folds[lower] == 1 {
+			f, ok = folded[lower]
+		}
+		if !ok {
+			f = -1
+		}
+		out[c] = f
+	}
+	return out
 }
 
 // set stores d as row r.

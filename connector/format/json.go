@@ -48,23 +48,14 @@ type jsonKey struct {
 
 func newJSON(cfg *Config) *jsonDecoder {
 	d := &jsonDecoder{rowID: cfg.RowID, line: 1, exact: map[string]int{}, folded: map[string]int{}}
-	folds := map[string]int{}
-	for _, c := range cfg.Schema {
-		folds[strings.ToLower(c.Name)]++
-	}
-	for out, i := range cfg.Columns {
-		c := cfg.Schema[i]
-		k := len(d.targets)
-		d.exact[c.Name] = k
-		if f := strings.ToLower(c.Name); folds[f] == 1 {
+	var wanted []int
+	d.targets, wanted = newTargets(cfg)
+	folds := foldedNames(cfg.Schema)
+	for i, c := range cfg.Schema {
+		k := wanted[i]
+		d.exact[c.Name] = k // those that are not wanted, too: their names must not fall to others that differ in case
+		if f := strings.ToLower(c.Name); k >= 0 && folds[f] == 1 {
 			d.folded[f] = k
-		}
-		d.targets = append(d.targets, newTarget(c.Type, out))
-	}
-	// Names that belong to columns that are not wanted must not fall to others that differ in case.
-	for _, c := range cfg.Schema {
-		if _, ok := d.exact[c.Name]; !ok {
-			d.exact[c.Name] = -1
 		}
 	}
 	d.marks = make([]mark, len(d.targets))
@@ -141,11 +132,7 @@ func (d *jsonDecoder) Decode(in *Input, c *types.Chunk, limit int) int {
 // isSimple looks at the row from i to end as a whole, which is cheaper than at its strings one by one.
 func (d *jsonDecoder) isSimple(i, end int) bool {
 	if d.escapeAt < i {
-		if d.escapeAt = bytes.IndexByte(d.buf[i:], '\\'); d.escapeAt < 0 {
-			d.escapeAt = len(d.buf)
-		} else {
-			d.escapeAt += i
-		}
+		d.escapeAt = indexFrom(d.buf, i, '\\')
 	}
 	if d.buf[end-1] == '\r' {
 		end--
@@ -231,8 +218,9 @@ func (d *jsonDecoder) object(i, end, r int) error {
 		if i < end && d.buf[i] <= ' ' {
 			i = d.space(i, end)
 		}
-		if n := -1; k.target < 0 && d.simple && i < end && d.buf[i] == '"' {
-			if n = bytes.IndexByte(d.buf[i+1:end], '"'); n < 0 {
+		if k.target < 0 && d.simple && i < end && d.buf[i] == '"' {
+			n := bytes.IndexByte(d.buf[i+1:end], '"')
+			if n < 0 {
 				return d.errAt(end, "a closing quote")
 			}
 			i += n + 2
