@@ -58,8 +58,8 @@ func Files(encode, query string, paths []string) (Result, error) {
 				b = b[rows(b):]
 				take()
 			}
-		}); err != nil {
-			return r, err
+		}); err != nil || s.err != nil {
+			return r, errors.Join(err, s.err)
 		}
 	}
 	if !s.all {
@@ -68,8 +68,8 @@ func Files(encode, query string, paths []string) (Result, error) {
 	return r, nil
 }
 
-// eachPart gives whole lines of a file to f, without the first one when that is a header. filePad bytes behind them may be read.
-func eachPart(path string, buf []byte, header bool, f func(b []byte)) (err error) {
+// eachRead reads a file through buf. take is called whenever there is more of it, and returns how many of the bytes in buf it is done with: those of whole units. filePad bytes behind them may be read.
+func eachRead(path string, buf []byte, unit string, take func(have int) (used int)) (err error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return err
@@ -84,48 +84,38 @@ func eachPart(path string, buf []byte, header bool, f func(b []byte)) (err error
 		}
 		if n == 0 {
 			if have > 0 {
-				return fmt.Errorf("%s does not end with a whole line", path)
+				return fmt.Errorf("%s does not end with a whole %s", path, unit)
 			}
 			return nil
 		}
+		have = copy(buf, buf[take(have):have])
+	}
+}
+
+// eachPart gives whole lines of a file to f, without the first one when that is a header.
+func eachPart(path string, buf []byte, header bool, f func(b []byte)) error {
+	return eachRead(path, buf, "line", func(have int) int {
 		from := 0
 		if header {
-			if from = bytes.IndexByte(buf[:have], '\n') + 1; from == 0 {
-				continue
-			}
-			header = false
+			from = bytes.IndexByte(buf[:have], '\n') + 1
+			header = from == 0
 		}
 		end := bytes.LastIndexByte(buf[:have], '\n') + 1
 		if end > from {
 			f(buf[from : end : have+filePad])
 		}
-		have = copy(buf, buf[max(from, end):have])
-	}
+		return end
+	})
 }
 
 // avroMark is what stands behind the header and every block of a file of Avro.
 const avroMark = 16
 
 // eachAvroBlock gives the rows of each block to f. A block with its marks is shorter than fileBlock.
-func eachAvroBlock(path string, buf []byte, _ bool, f func(b []byte)) (err error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	have, header := 0, true
-	for {
-		n, err := file.Read(buf[have:fileBlock])
-		have += n
-		if err != nil && !errors.Is(err, io.EOF) {
-			return err
-		}
-		if n == 0 {
-			if have > 0 {
-				return fmt.Errorf("%s does not end with a whole block", path)
-			}
-			return nil
-		}
+func eachAvroBlock(path string, buf []byte, _ bool, f func(b []byte)) error {
+	header := true
+	return eachRead(path, buf, "block", func(have int) int {
+		clear(buf[have : have+filePad])
 		from := 0
 		if header { // it is short: its mark is that before the last of the bytes read
 			end := bytes.Index(buf[:have], []byte("avro.codec")) + len("avro.codec")
@@ -136,14 +126,12 @@ func eachAvroBlock(path string, buf []byte, _ bool, f func(b []byte)) (err error
 			_, i := zigzag(buf, from)
 			size, i := zigzag(buf, i)
 			if i > have || int64(have-i) < size+avroMark {
-				break
+				return from
 			}
 			f(buf[i : i+int(size) : have+filePad])
 			from = i + int(size) + avroMark
 		}
-		have = copy(buf, buf[from:have])
-		clear(buf[have : have+filePad])
-	}
+	})
 }
 
 // zigzag reads a number of Avro.
@@ -180,7 +168,7 @@ func (s *bidScanner) avro(b []byte) (i int) {
 }
 
 // epochMicros is 2000-01-01, from which streamdb counts, in microseconds since 1970-01-01.
-const epochMicros = 946_684_800_000_000
+const epochMicros = secondsTo2000 * microsPerSecond
 
 // textSpan is a text in the block being read.
 type textSpan struct{ from, to int }
@@ -193,6 +181,7 @@ type bidScanner struct {
 	text                       [3][chunkRows]textSpan // channel, url, extra
 	date                       [dateBytes]byte        // the last one read
 	day                        int64                  // in microseconds
+	err                        error                  // of dates
 }
 
 const (
@@ -225,9 +214,9 @@ var tens = [wordBytes + 1]uint32{1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 
 // timestamp reads a date, a character, a time with or without a fraction.
 func (s *bidScanner) timestamp(b []byte, i int) (us int64, next int) {
 	if d := b[i : i+dateBytes]; string(d) != string(s.date[:]) {
-		if t, err := time.Parse(time.DateOnly, string(d)); err == nil {
-			s.day = t.UnixMicro()
-		}
+		t, err := time.Parse(time.DateOnly, string(d))
+		s.err = errors.Join(s.err, err)
+		s.day = t.UnixMicro()
 		copy(s.date[:], d)
 	}
 	i += dateBytes + 1

@@ -113,18 +113,18 @@ func knownChannel(name string) string {
 	return ""
 }
 
-// channelID returns the value of the parameter channel_id in a URL. some is whether there is something of that name, ok whether it is a parameter.
-func channelID(url string) (id string, some, ok bool) {
+// channelID returns the value of the parameter channel_id in a URL, "" when there is none; some is whether there is something of that name.
+func channelID(url string) (id string, some bool) {
 	const name = "channel_id="
 	for at := 0; ; {
 		i := strings.Index(url[at:], name)
 		if i < 0 {
-			return "", some, false
+			return "", some
 		}
 		some = true
 		if at += i; at == 0 || url[at-1] == '&' {
 			id, _, _ = strings.Cut(url[at+len(name):], "&")
-			return id, true, true
+			return id, true
 		}
 		at += len(name)
 	}
@@ -139,7 +139,7 @@ func Q21(events int64) Result {
 		for i, name := range c.Channel[:n] {
 			id, some := knownChannel(name), true
 			if id == "" {
-				id, some, _ = channelID(c.URL[i])
+				id, some = channelID(c.URL[i])
 			}
 			if some {
 				found[k], ids[k] = i, id

@@ -49,14 +49,6 @@ type benchFlags struct {
 
 // open starts a server with checkpoints into files.
 func (f *benchFlags) open(a *app) (srv *server.Server, done func() error, err error) {
-	dir, remove := f.DataDir, func() error { return nil }
-	if dir == "" {
-		if dir, err = os.MkdirTemp("", "streamdb-bench-"); err != nil {
-			return nil, nil, err
-		}
-		remove = func() error { return os.RemoveAll(dir) }
-	}
-	limitHeap(int64(f.Memory))
 	settings := map[string]string{"execution.checkpointing.interval": f.CheckpointInterval.String()}
 	for _, kv := range f.Set {
 		k, v, ok := strings.Cut(kv, "=")
@@ -65,6 +57,14 @@ func (f *benchFlags) open(a *app) (srv *server.Server, done func() error, err er
 		}
 		settings[k] = v
 	}
+	dir, remove := f.DataDir, func() error { return nil }
+	if dir == "" {
+		if dir, err = os.MkdirTemp("", "streamdb-bench-"); err != nil {
+			return nil, nil, err
+		}
+		remove = func() error { return os.RemoveAll(dir) }
+	}
+	limitHeap(int64(f.Memory))
 	srv, err = server.Open(a.ctx, server.Config{
 		DataDir: dir, CheckpointDir: f.CheckpointDir, Failpoints: f.failpoints, Memory: int64(f.Memory), Cores: a.cores, Settings: settings, Logger: a.log.Level(max(a.log.GetLevel(), zerolog.WarnLevel)), Connectors: all.Builtin(),
 	})
@@ -122,7 +122,7 @@ func newestCheckpoint(srv *server.Server, of func(checkpoint.JobCheckpoint) bool
 	return checkpoint.JobCheckpoint{}, errors.New("there is no checkpoint of what is measured")
 }
 
-// run executes statements one after the other.
+// runAll executes statements one after the other.
 func runAll(ctx context.Context, c *pgx.Conn, stmts ...string) error {
 	for _, s := range stmts {
 		if _, err := c.Exec(ctx, s); err != nil {

@@ -53,6 +53,9 @@ type checkpointResult struct {
 
 // Run is `streamdb bench checkpoint`: for each size of the state the same rows are changed before each checkpoint.
 func (c *benchCheckpoint) Run(a *app) error {
+	if c.Rounds <= 0 || c.Changed <= 0 && !c.Loss {
+		return usageError{errors.New("--changed and --rounds must be positive")}
+	}
 	c.CheckpointInterval = 0
 	for _, size := range c.State {
 		if c.Loss {

@@ -41,16 +41,25 @@ func (r *clientsResult) String() string {
 	return r.latencies.String() + ", by PostgreSQL " + r.Postgres.String()
 }
 
+// check refuses what measures nothing.
+func (c *clientFlags) check() error {
+	if c.Connections <= 0 || c.Duration <= 0 || c.Rounds <= 0 {
+		return usageError{errors.New("--connections, --duration and --rounds must be positive")}
+	}
+	return nil
+}
+
 // compare measures clients in rounds, those of the rival, when there is one, in turn with our own. around does what has to be done before and after a round.
 func (c *clientFlags) compare(ctx context.Context, m *meter, d *dialer, own callFunc, pg *rival, other callFunc, around func(rival bool, round func() error) error) (r clientsResult, err error) {
 	var samples, others []sample
+	var lats, otherLats []latencies
 	name := ""
 	for range c.Rounds {
 		if pg != nil {
 			name = pg.name
 			if err := around(true, func() error {
-				s, lat, err := c.run(ctx, &meter{}, pg.connect, other, pg.used)
-				others, r.Postgres = append(others, s), &lat
+				s, lat, err := c.run(ctx, &meter{}, pg.connect, other, pg)
+				others, otherLats = append(others, s), append(otherLats, lat)
 				return err
 			}); err != nil {
 				return r, fmt.Errorf("%s: %w", pg.name, err)
@@ -58,19 +67,23 @@ func (c *clientFlags) compare(ctx context.Context, m *meter, d *dialer, own call
 		}
 		if err := around(false, func() error {
 			s, lat, err := c.run(ctx, m, d.connect, own, nil)
-			r.latencies, s.extra = lat, lat.metrics("")
-			samples = append(samples, s)
+			s.extra = lat.metrics("")
+			samples, lats = append(samples, s), append(lats, lat)
 			return err
 		}); err != nil {
 			return r, err
 		}
 	}
-	r.Connections, r.figures = c.Connections, figuresOf(samples, name, others)
+	r.Connections, r.figures, r.latencies = c.Connections, figuresOf(samples, name, others), medianLatencies(lats)
+	if pg != nil {
+		l := medianLatencies(otherLats)
+		r.Postgres = &l
+	}
 	return r, nil
 }
 
-// run measures one round. used is the processor time that the servers of the connections have used in processes of their own; nil: they have none.
-func (c *clientFlags) run(ctx context.Context, m *meter, connect func(ctx context.Context) (*pgx.Conn, error), call callFunc, used func(conns []*pgx.Conn) time.Duration) (s sample, lat latencies, err error) {
+// run measures one round. pg is who serves the connections; nil: this process.
+func (c *clientFlags) run(ctx context.Context, m *meter, connect func(ctx context.Context) (*pgx.Conn, error), call callFunc, pg *rival) (s sample, lat latencies, err error) {
 	conns := make([]*pgx.Conn, c.Connections)
 	for i := range conns {
 		if conns[i], err = connect(ctx); err != nil {
@@ -82,11 +95,7 @@ func (c *clientFlags) run(ctx context.Context, m *meter, connect func(ctx contex
 		}
 	}
 	times, events, errs := make([][]time.Duration, len(conns)), make([]int64, len(conns)), make([]error, len(conns))
-	var before time.Duration
-	if used != nil {
-		before = used(conns)
-	}
-	s, err = m.span(func() (total int64, err error) {
+	s, err = pg.span(m, conns, func() (total int64, err error) {
 		end := time.Now().Add(c.Duration)
 		var wg sync.WaitGroup
 		for i, conn := range conns {
@@ -110,13 +119,6 @@ func (c *clientFlags) run(ctx context.Context, m *meter, connect func(ctx contex
 		}
 		return total, errors.Join(errs...)
 	})
-	if used != nil {
-		if now := used(conns); now > 0 {
-			s.cpu += now - before
-		} else {
-			s.cpu = 0 // only a part of it is known
-		}
-	}
 	return s, latenciesOf(slices.Concat(times...)), err
 }
 
@@ -163,6 +165,21 @@ func (p *rival) close(ctx context.Context) error {
 	}
 	ctx = context.WithoutCancel(ctx)
 	return errors.Join(runAll(ctx, p.conn, "DROP SCHEMA IF EXISTS "+rivalSchema+" CASCADE"), p.conn.Close(ctx))
+}
+
+// span measures run, the processor time of the processes that serve the connections included. Without a rival there are none.
+func (p *rival) span(m *meter, conns []*pgx.Conn, run func() (events int64, err error)) (sample, error) {
+	if p == nil {
+		return m.span(run)
+	}
+	before := p.used(conns)
+	s, err := m.span(run)
+	if now := p.used(conns); now > 0 {
+		s.cpu += now - before
+	} else {
+		s.cpu = 0 // only a part of it is known
+	}
+	return s, err
 }
 
 // kernelTick is the unit of processor times in /proc, which Linux fixes for programs.

@@ -99,13 +99,13 @@ func (c *benchCopy) Run(a *app) error {
 				}
 				others = append(others, s)
 			}
-			make := []string{itemsTable}
+			create := []string{itemsTable}
 			drop := []string{"DROP TABLE items"}
 			for i, by := range copyViews[:c.Views] {
-				make = append(make, fmt.Sprintf("CREATE MATERIALIZED VIEW view%d AS SELECT %s AS k, count(*) AS n, sum(price) AS price FROM items GROUP BY 1", i, by))
+				create = append(create, fmt.Sprintf("CREATE MATERIALIZED VIEW view%d AS SELECT %s AS k, count(*) AS n, sum(price) AS price FROM items GROUP BY 1", i, by))
 				drop = append([]string{fmt.Sprintf("DROP MATERIALIZED VIEW view%d", i)}, drop...)
 			}
-			if err := runAll(a.ctx, conn, make...); err != nil {
+			if err := runAll(a.ctx, conn, create...); err != nil {
 				return err
 			}
 			s, err := m.span(func() (int64, error) {
@@ -151,16 +151,9 @@ func (c *benchCopy) rival(ctx context.Context, pg *rival) (sample, error) {
 	if err := runAll(ctx, pg.conn, itemsTable, "CHECKPOINT"); err != nil {
 		return sample{}, err
 	}
-	conns := []*pgx.Conn{pg.conn}
-	before := pg.used(conns)
-	s, err := (&meter{}).span(func() (int64, error) {
+	s, err := pg.span(&meter{}, []*pgx.Conn{pg.conn}, func() (int64, error) {
 		_, err := copyInto(ctx, pg.conn, c.Rows)
 		return c.Rows, err
 	})
-	if now := pg.used(conns); now > 0 {
-		s.cpu += now - before
-	} else {
-		s.cpu = 0 // only a part of it is known
-	}
 	return s, errors.Join(err, runAll(ctx, pg.conn, "DROP TABLE items"))
 }

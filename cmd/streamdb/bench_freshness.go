@@ -38,6 +38,9 @@ const (
 
 // Run is `streamdb bench freshness`: one session inserts, another one reads the view until it sees the row.
 func (c *benchFreshness) Run(a *app) error {
+	if c.Inserts <= 0 || c.Rate < 0 {
+		return usageError{errors.New("--inserts must be positive, --rate not negative")}
+	}
 	return c.withServer(a, func(srv *server.Server, d *dialer, conn *pgx.Conn) error {
 		from := "events"
 		if err := runAll(a.ctx, conn, "CREATE TABLE events (id bigint PRIMARY KEY, kind bigint, amount bigint)"); err != nil {

@@ -67,6 +67,12 @@ func (c *benchLookup) call(ctx context.Context, conn *pgx.Conn, _ int, rng *rand
 
 // Run is `streamdb bench lookup`.
 func (c *benchLookup) Run(a *app) error {
+	if c.Rows <= 0 || c.Ingest < 0 {
+		return usageError{errors.New("--rows must be positive, --ingest not negative")}
+	}
+	if err := c.check(); err != nil {
+		return err
+	}
 	return c.withServer(a, func(srv *server.Server, d *dialer, conn *pgx.Conn) (err error) {
 		pg, err := openRival(a.ctx, c.Postgres)
 		if err != nil {
@@ -133,6 +139,9 @@ func (c *benchInsert) call(next []int64) callFunc {
 
 // Run is `streamdb bench insert`: each row is on disk before the client inserts the next one.
 func (c *benchInsert) Run(a *app) error {
+	if err := c.check(); err != nil {
+		return err
+	}
 	return c.withServer(a, func(_ *server.Server, d *dialer, conn *pgx.Conn) (err error) {
 		pg, err := openRival(a.ctx, c.Postgres)
 		if err != nil {

@@ -298,15 +298,18 @@ func procStatus(field string) int64 {
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // median of a copy of v, 0 without values.
-func median[T float64 | int64 | time.Duration](v []T) T { return percentile(v, 0.5) }
-
-func percentile[T float64 | int64 | time.Duration](v []T, p float64) T {
-	if len(v) == 0 {
-		return 0
-	}
+func median[T float64 | int64 | time.Duration](v []T) T {
 	s := slices.Clone(v)
 	slices.Sort(s)
-	return s[min(len(s)-1, int(p*float64(len(s))))]
+	return percentile(s, 0.5)
+}
+
+// percentile of sorted values, 0 without any.
+func percentile[T float64 | int64 | time.Duration](sorted []T, p float64) T {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[min(len(sorted)-1, int(p*float64(len(sorted))))]
 }
 
 // latencies are those of calls, in milliseconds.
@@ -318,13 +321,16 @@ type latencies struct {
 
 func latenciesOf(v []time.Duration) latencies {
 	slices.Sort(v)
-	at := func(p float64) float64 {
-		if len(v) == 0 {
-			return 0
-		}
-		return millis(v[min(len(v)-1, int(p*float64(len(v))))])
+	return latencies{millis(percentile(v, 0.5)), millis(percentile(v, 0.99)), millis(percentile(v, 0.999))}
+}
+
+// medianLatencies are the medians over rounds.
+func medianLatencies(rounds []latencies) latencies {
+	var p50, p99, p999 []float64
+	for _, l := range rounds {
+		p50, p99, p999 = append(p50, l.P50), append(p99, l.P99), append(p999, l.P999)
 	}
-	return latencies{at(0.5), at(0.99), at(0.999)}
+	return latencies{median(p50), median(p99), median(p999)}
 }
 
 // metrics are the same for Go's benchmark format.

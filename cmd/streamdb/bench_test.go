@@ -78,6 +78,35 @@ func TestBenchUnknownQuery(t *testing.T) {
 	require.ErrorContains(t, err, "known are q0")
 }
 
+// What would measure nothing is refused, and leaves nothing behind.
+func TestBenchRefusals(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	for _, args := range [][]string{
+		{"nexmark", "--rounds", "0"},
+		{"ingest", "--rows", "0"},
+		{"backfill", "--groups", "0"},
+		{"lookup", "--rounds", "0"},
+		{"lookup", "--rows", "0"},
+		{"lookup", "--ingest=-1"},
+		{"insert", "--connections", "0"},
+		{"insert", "--duration", "0s"},
+		{"copy", "--views", "3"},
+		{"freshness", "--inserts", "0"},
+		{"freshness", "--rate=-1"},
+		{"bounded", "--step", "0"},
+		{"checkpoint", "--state", "1MiB", "--rounds", "0"},
+		{"checkpoint", "--state", "1MiB", "--changed", "0"},
+		{"checkpoint", "--state", "1MiB", "--loss", "--hot", "2"},
+		{"copy", "--rows", "1", "--set", "no_value"},
+	} {
+		require.Equal(t, exitUsage, run(append([]string{"bench"}, args...)), "%v", args)
+		left, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		require.Empty(t, left, "%v", args)
+	}
+}
+
 // resultsOf runs a benchmark and returns its results.
 func resultsOf[R any](t *testing.T, bench interface{ Run(a *app) error }) (out []R) {
 	t.Helper()
@@ -217,6 +246,12 @@ func TestFigures(t *testing.T) {
 	require.Equal(t, 0.5, f.CPURatio)
 	require.Zero(t, figuresOf(own, "", nil).Ratio)
 	require.Equal(t, figures{}, figuresOf(nil, "", nil))
+}
+
+// Latencies of several rounds are medians, too.
+func TestMedianLatencies(t *testing.T) {
+	require.Equal(t, latencies{2, 5, 9}, medianLatencies([]latencies{{1, 5, 10}, {2, 6, 9}, {3, 4, 8}}))
+	require.Equal(t, latencies{0.002, 0.003, 0.003}, latenciesOf([]time.Duration{3 * time.Microsecond, time.Microsecond, 2 * time.Microsecond}))
 }
 
 // The state of what closes, or leaves, does not grow with the stream.
