@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"math"
 	"strconv"
 
 	"github.com/streamdb/streamdb/connector/nexmark"
@@ -62,33 +61,20 @@ func Q15(events int64) Result {
 	r := Result{Events: events}
 	bidders, auctions := perPerson[uint8](events), perAuction[uint8](events)
 	var f counters
-	emit := func() {
-		if f.bids[0] > 0 {
-			r.Rows++
-			r.Checksum += f.checksum()
+	eachWindow(events, dayMicros, nexmark.BidColumns{Auction: ints(), Bidder: ints(), Price: ints(), DateTime: ints()}, func(c *nexmark.BidColumns, i, j int) {
+		for ; i < j; i++ {
+			k := rank(c.Price[i])
+			f.bids.add(k)
+			b, a := &bidders[c.Bidder[i]-nexmark.FirstPersonID], &auctions[c.Auction[i]-nexmark.FirstAuctionID]
+			*b, *a = f.bidders.first(*b, k), f.auctions.first(*a, k)
 		}
-	}
-	end := int64(math.MinInt64)
-	eachChunk(events, nexmark.BidColumns{Auction: ints(), Bidder: ints(), Price: ints(), DateTime: ints()}, func(c *nexmark.BidColumns, n int) {
-		ts := c.DateTime[:n]
-		for i := 0; i < n; {
-			if ts[i] >= end {
-				emit()
-				f = counters{}
-				clear(bidders)
-				clear(auctions)
-				end = (ts[i]/dayMicros + 1) * dayMicros
-			}
-			j := span(ts, i, end)
-			for ; i < j; i++ {
-				k := rank(c.Price[i])
-				f.bids.add(k)
-				b, a := &bidders[c.Bidder[i]-nexmark.FirstPersonID], &auctions[c.Auction[i]-nexmark.FirstAuctionID]
-				*b, *a = f.bidders.first(*b, k), f.auctions.first(*a, k)
-			}
-		}
+	}, func() {
+		r.Rows++
+		r.Checksum += f.checksum()
+		f = counters{}
+		clear(bidders)
+		clear(auctions)
 	})
-	emit()
 	return r
 }
 
@@ -187,36 +173,25 @@ func Q16(events int64) Result {
 	}
 	var channels []channel
 	var bidders, auctions flagged
-	emit := func() {
+	eachWindow(events, dayMicros, nexmark.BidColumns{Auction: ints(), Bidder: ints(), Price: ints(), Channel: strs(), DateTime: ints()}, func(c *nexmark.BidColumns, i, j int) {
+		for ; i < j; i++ {
+			k, ch := rank(c.Price[i]), channelIndex(c.Channel[i])
+			channels = grown(channels, ch+1)
+			f := &channels[ch]
+			f.last = c.DateTime[i]
+			f.bids.add(k)
+			bidders.count(&f.bidders, uint64(ch)<<idBits|uint64(c.Bidder[i]), k)
+			auctions.count(&f.auctions, uint64(ch)<<idBits|uint64(c.Auction[i]), k)
+		}
+	}, func() {
 		for i := range channels {
 			if f := &channels[i]; f.bids[0] > 0 {
 				r.Rows++
 				r.Checksum += f.checksum() + uint64(len(channelName(i))) + uint64(f.last/minuteMicros%minutesPerDay)
 			}
 		}
-	}
-	end := int64(math.MinInt64)
-	eachChunk(events, nexmark.BidColumns{Auction: ints(), Bidder: ints(), Price: ints(), Channel: strs(), DateTime: ints()}, func(c *nexmark.BidColumns, n int) {
-		ts := c.DateTime[:n]
-		for i := 0; i < n; {
-			if ts[i] >= end {
-				emit()
-				channels, bidders, auctions = channels[:0], flagged{}, flagged{}
-				end = (ts[i]/dayMicros + 1) * dayMicros
-			}
-			j := span(ts, i, end)
-			for ; i < j; i++ {
-				k, ch := rank(c.Price[i]), channelIndex(c.Channel[i])
-				channels = grown(channels, ch+1)
-				f := &channels[ch]
-				f.last = ts[i]
-				f.bids.add(k)
-				bidders.count(&f.bidders, uint64(ch)<<idBits|uint64(c.Bidder[i]), k)
-				auctions.count(&f.auctions, uint64(ch)<<idBits|uint64(c.Auction[i]), k)
-			}
-		}
+		channels, bidders, auctions = channels[:0], flagged{}, flagged{}
 	})
-	emit()
 	return r
 }
 
@@ -228,38 +203,26 @@ func Q17(events int64) Result {
 		low, high, sum int64
 	}
 	state := perAuction[auction](events)
-	emit := func() {
+	eachWindow(events, dayMicros, nexmark.BidColumns{Auction: ints(), Price: ints(), DateTime: ints()}, func(c *nexmark.BidColumns, i, j int) {
+		ids := c.Auction[i:j]
+		for k, p := range c.Price[i:j] {
+			a := &state[ids[k]-nexmark.FirstAuctionID]
+			if a.high == 0 { // prices are positive
+				a.low = p
+			}
+			a.low, a.high = min(a.low, p), max(a.high, p)
+			a.bids[rank(p)]++
+			a.sum += p
+		}
+	}, func() {
 		for i := range state {
 			a := &state[i]
 			if n := a.bids[0] + a.bids[1] + a.bids[2]; n > 0 {
 				r.Rows++
 				r.Checksum += uint64(nexmark.FirstAuctionID+int64(i)) + uint64(n+2*a.bids[0]+3*a.bids[1]+4*a.bids[2]+a.low+a.high+a.sum/n+a.sum)
-			}
-		}
-	}
-	end := int64(math.MinInt64)
-	eachChunk(events, nexmark.BidColumns{Auction: ints(), Price: ints(), DateTime: ints()}, func(c *nexmark.BidColumns, n int) {
-		ts := c.DateTime[:n]
-		for i := 0; i < n; {
-			if ts[i] >= end {
-				if end > 0 {
-					emit()
-					clear(state)
-				}
-				end = (ts[i]/dayMicros + 1) * dayMicros
-			}
-			j := span(ts, i, end)
-			for ; i < j; i++ {
-				a, p := &state[c.Auction[i]-nexmark.FirstAuctionID], c.Price[i]
-				if a.high == 0 { // prices are positive
-					a.low = p
-				}
-				a.low, a.high = min(a.low, p), max(a.high, p)
-				a.bids[rank(p)]++
-				a.sum += p
+				*a = auction{}
 			}
 		}
 	})
-	emit()
 	return r
 }

@@ -30,6 +30,28 @@ func span(ts []int64, i int, end int64) int {
 	return i
 }
 
+// eachWindow generates the bids among the first events, and gives add those from i to j of a chunk, which are of one window; done is called behind the last ones of each.
+func eachWindow(events, size int64, cols nexmark.BidColumns, add func(c *nexmark.BidColumns, i, j int), done func()) {
+	end := int64(math.MinInt64)
+	eachChunk(events, cols, func(c *nexmark.BidColumns, n int) {
+		ts := c.DateTime[:n]
+		for i := 0; i < n; {
+			if ts[i] >= end {
+				if end != math.MinInt64 {
+					done()
+				}
+				end = (ts[i]/size + 1) * size
+			}
+			j := span(ts, i, end)
+			add(c, i, j)
+			i = j
+		}
+	})
+	if end != math.MinInt64 {
+		done()
+	}
+}
+
 // unixSeconds returns the whole seconds since 1970 of a timestamp.
 func unixSeconds(ts int64) int64 { return ts/microsPerSecond + secondsTo2000 }
 
@@ -137,32 +159,24 @@ func Q5(events int64) Result {
 // Q7 finds the highest bids per window.
 func Q7(events int64) Result {
 	r := Result{Events: events}
-	end, highest := int64(math.MinInt64), int64(-1)
+	highest := int64(-1)
 	var rows int64
 	var sum uint64
-	eachChunk(events, nexmark.BidColumns{Auction: ints(), Bidder: ints(), Price: ints(), DateTime: ints()}, func(c *nexmark.BidColumns, n int) {
-		ts := c.DateTime[:n]
-		for i := 0; i < n; {
-			if ts[i] >= end {
-				r.Rows, r.Checksum = r.Rows+rows, r.Checksum+sum
-				rows, sum, highest = 0, 0, -1
-				end = (ts[i]/windowMicros + 1) * windowMicros
+	eachWindow(events, windowMicros, nexmark.BidColumns{Auction: ints(), Bidder: ints(), Price: ints(), DateTime: ints()}, func(c *nexmark.BidColumns, i, j int) {
+		for k, p := range c.Price[i:j] {
+			if p < highest {
+				continue
 			}
-			j := span(ts, i, end)
-			for k, p := range c.Price[i:j] {
-				if p < highest {
-					continue
-				}
-				if p > highest {
-					highest, rows, sum = p, 0, 0
-				}
-				rows++
-				sum += uint64(c.Auction[i+k]) + uint64(c.Bidder[i+k]) + uint64(p)
+			if p > highest {
+				highest, rows, sum = p, 0, 0
 			}
-			i = j
+			rows++
+			sum += uint64(c.Auction[i+k]) + uint64(c.Bidder[i+k]) + uint64(p)
 		}
+	}, func() {
+		r.Rows, r.Checksum = r.Rows+rows, r.Checksum+sum
+		highest = -1
 	})
-	r.Rows, r.Checksum = r.Rows+rows, r.Checksum+sum
 	return r
 }
 
@@ -203,8 +217,23 @@ type group struct {
 func Tumble(events int64) Result {
 	r := Result{Events: events}
 	var groups []group
-	base, end := int64(0), int64(math.MinInt64)
-	emit := func() {
+	base := int64(0)
+	eachWindow(events, windowMicros, nexmark.BidColumns{Auction: ints(), Price: ints(), DateTime: ints()}, func(c *nexmark.BidColumns, i, j int) {
+		auctions, prices := c.Auction[i:j], c.Price[i:j]
+		if len(groups) == 0 {
+			base = max(auctions[0]-auctionsBack, 0)
+		}
+		hi := auctions[0]
+		for _, a := range auctions {
+			hi = max(hi, a)
+		}
+		groups = grown(groups, int(hi-base)+1)
+		for k, a := range auctions {
+			g := &groups[a-base]
+			g.count++
+			g.sum += prices[k]
+		}
+	}, func() {
 		for i := range groups {
 			if g := &groups[i]; g.count > 0 {
 				r.Rows++
@@ -212,30 +241,6 @@ func Tumble(events int64) Result {
 			}
 		}
 		groups = groups[:0]
-	}
-	eachChunk(events, nexmark.BidColumns{Auction: ints(), Price: ints(), DateTime: ints()}, func(c *nexmark.BidColumns, n int) {
-		ts := c.DateTime[:n]
-		for i := 0; i < n; {
-			if ts[i] >= end {
-				emit()
-				base = max(c.Auction[i]-auctionsBack, 0)
-				end = (ts[i]/windowMicros + 1) * windowMicros
-			}
-			j := span(ts, i, end)
-			auctions, prices := c.Auction[i:j], c.Price[i:j]
-			hi := auctions[0]
-			for _, a := range auctions {
-				hi = max(hi, a)
-			}
-			groups = grown(groups, int(hi-base)+1)
-			for k, a := range auctions {
-				g := &groups[a-base]
-				g.count++
-				g.sum += prices[k]
-			}
-			i = j
-		}
 	})
-	emit()
 	return r
 }
