@@ -30,6 +30,7 @@ type aggOp struct {
 	extra    int // words behind those of the calls, of whoever extends the operator
 	state    table
 	side     table
+	sided    bool // calls have entries in it
 	distinct []*distinctSet
 	values   table // theirs
 	marks    markTable
@@ -45,16 +46,12 @@ type aggOp struct {
 	loaded   []uint32 // groups read from state since the last checkpoint: recently used
 	chunks   int      // since Open, for relieve
 
-	mark     int64
-	marked   bool
-	markDue  bool                  // to be forwarded at the barrier
-	ends     map[int64]*openWindow // of OnClose: the live groups by the end of their window
-	endLast  *openWindow           // the one of endAt
-	endAt    int64
-	firstEnd int64         // the smallest of ends
-	spare    *openWindow   // closed, to be used again
-	endCol   *types.Vector // the column of window ends of the rows in work
-	pend     groupMarks    // of other group columns, to be forwarded at the barrier
+	mark    int64
+	marked  bool
+	markDue bool          // to be forwarded at the barrier
+	windows openWindows   // of OnClose: the live groups by the end of their window
+	endCol  *types.Vector // the column of window ends of the rows in work
+	pend    groupMarks    // of other group columns, to be forwarded at the barrier
 
 	grp   []uint32
 	batch aggBatch
@@ -118,7 +115,7 @@ func (o *aggOp) Open(ctx *Context) error {
 		}
 		o.calls = append(o.calls, call)
 		words += call.place(rowUser + words)
-		o.hasVar = o.hasVar || call.variable()
+		o.hasVar, o.sided = o.hasVar || call.variable(), o.sided || call.sided()
 		o.old.Cols = append(o.old.Cols, &types.Vector{Type: c.Type})
 		o.fresh.Cols = append(o.fresh.Cols, &types.Vector{Type: c.Type})
 	}
@@ -133,7 +130,7 @@ func (o *aggOp) Open(ctx *Context) error {
 	o.groups = newGroupTable(o.keyTypes, words+o.extra)
 	o.out = newOutBuf(o.node.Schema.Types())
 	o.oldErrs = map[int]error{}
-	o.ends, o.firstEnd = map[int64]*openWindow{}, math.MaxInt64
+	o.windows.init()
 	o.epoch = 1
 	o.complete = true
 	if o.state.part != nil {
@@ -151,7 +148,7 @@ func (o *aggOp) Open(ctx *Context) error {
 func (o *aggOp) openGlobal() error {
 	one := &types.Chunk{N: 1}
 	var g [1]uint32
-	if err := o.groups.lookup(one, nil, nil, g[:], o.added); err != nil {
+	if err := o.groups.lookup(one, nil, g[:], o.added); err != nil {
 		return err
 	}
 	if o.groups.row(g[0])[aggFlags]&flagOut == 0 {
@@ -164,7 +161,7 @@ func (o *aggOp) openGlobal() error {
 func (o *aggOp) added(g uint32, r int) error {
 	row := o.groups.row(g)
 	if o.endCol != nil && !o.endCol.IsNull(r) {
-		o.listOpen(g, o.endCol.Int[r])
+		o.windows.list(o.endCol.Int[r], g) // until it closes: only that drops groups of such aggregations
 	}
 	if o.hasVar {
 		o.growVars(g)
@@ -179,22 +176,6 @@ func (o *aggOp) added(g uint32, r int) error {
 	}
 	o.loaded = append(o.loaded, g)
 	return o.decodeGroup(g, row, v)
-}
-
-// listOpen lists a new group under the end of its window. It stays listed until it closes: only that drops groups of such aggregations.
-func (o *aggOp) listOpen(g uint32, end int64) {
-	if o.endLast == nil || o.endAt != end {
-		w := o.ends[end]
-		if w == nil {
-			if w, o.spare = o.spare, nil; w == nil {
-				w = &openWindow{}
-			}
-			o.ends[end] = w
-			o.firstEnd = min(o.firstEnd, end)
-		}
-		o.endLast, o.endAt = w, end
-	}
-	o.endLast.groups = append(o.endLast.groups, g)
 }
 
 func (o *aggOp) growVars(g uint32) {
@@ -229,7 +210,7 @@ func (o *aggOp) Process(_ int, c *types.Chunk, out Emitter) error {
 	if k := o.node.Agg.OnClose; k >= 0 {
 		o.endCol = c.Cols[o.node.Agg.GroupBy[k]]
 	}
-	if err := o.groups.lookup(c, o.node.Agg.GroupBy, nil, grp, o.added); err != nil {
+	if err := o.groups.lookup(c, o.node.Agg.GroupBy, grp, o.added); err != nil {
 		return err
 	}
 	b := &o.batch
@@ -557,7 +538,7 @@ func (o *aggOp) dropGroup(g uint32, row []uint64) error {
 }
 
 // due reports whether a live group's window has ended.
-func (o *aggOp) due() bool { return o.marked && len(o.ends) > 0 && o.firstEnd < o.mark }
+func (o *aggOp) due() bool { return o.marked && o.windows.due(o.mark) }
 
 // closeWindows emits the groups whose window the watermark has passed, of one-shot plans all, and drops them with their state.
 func (o *aggOp) closeWindows(out Emitter) error {
@@ -573,27 +554,7 @@ func (o *aggOp) closeWindows(out Emitter) error {
 		slices.Sort(closed)
 		return o.closeGroups(closed, out)
 	}
-	var due []int64
-	o.firstEnd = math.MaxInt64
-	for end := range o.ends {
-		if end < o.mark {
-			due = append(due, end)
-		} else {
-			o.firstEnd = min(o.firstEnd, end)
-		}
-	}
-	slices.Sort(due)
-	o.endLast = nil
-	for _, end := range due {
-		w := o.ends[end]
-		delete(o.ends, end)
-		if err := o.closeGroups(w.groups, out); err != nil {
-			return err
-		}
-		w.groups = w.groups[:0]
-		o.spare = w
-	}
-	return nil
+	return o.windows.close(o.mark, func(_ int64, groups []uint32) error { return o.closeGroups(groups, out) })
 }
 
 func (o *aggOp) closeGroups(groups []uint32, out Emitter) error {
@@ -639,6 +600,9 @@ func (o *aggOp) emitClosed(g uint32, row []uint64, out Emitter) error {
 	return o.out.push(1, out)
 }
 
+// keepsValues reports whether a group is more than its words and variable parts.
+func (o *aggOp) keepsValues() bool { return o.sided || len(o.distinct) > 0 }
+
 // dropSide deletes what calls keep of a group's values.
 func (o *aggOp) dropSide(g uint32, row []uint64) error {
 	for _, s := range o.distinct {
@@ -646,27 +610,9 @@ func (o *aggOp) dropSide(g uint32, row []uint64) error {
 			return err
 		}
 	}
-	sided := false
-	for _, c := range o.calls {
-		sided = sided || c.sided()
-	}
-	if !sided {
+	if !o.sided {
 		return nil
 	}
 	o.key = o.groups.appendKey(o.key[:0], row)
-	kg := keyGroup(o.ctx, row[rowHash])
-	var keys [][]byte
-	err := o.side.scan(kg, o.key, false, func(k, _ []byte) (bool, error) {
-		keys = append(keys, slices.Clone(k))
-		return true, nil
-	})
-	if err != nil {
-		return err
-	}
-	for _, k := range keys {
-		if err := o.side.del(kg, k); err != nil {
-			return err
-		}
-	}
-	return nil
+	return o.side.clear(keyGroup(o.ctx, row[rowHash]), o.key)
 }

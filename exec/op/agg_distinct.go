@@ -42,7 +42,6 @@ type distinctSet struct {
 	of    []uint32 // per physical row its group
 	by    []int64  // and its weight
 	cols  []int
-	hash  []uint64
 	key   []byte
 	one   *types.Chunk
 }
@@ -71,8 +70,6 @@ type distinctCall struct {
 	aggCall
 	set *distinctSet // of the first call; nil for the others
 }
-
-func (d *distinctCall) sided() bool { return true }
 
 func (d *distinctCall) update(b *aggBatch) error {
 	if d.set == nil {
@@ -111,7 +108,7 @@ func (s *distinctSet) reset() {
 	}
 	s.one, s.cols = types.NewChunk(key), identity(len(key))
 	s.values = newGroupTable(key, s.countAt(0)-rowUser+s.counts())
-	s.values.bare = true
+	s.values.bare, s.values.alone = true, true // state has the keys of values only
 	s.heads, s.unsaved, s.complete = nil, s.unsaved[:0], true
 }
 
@@ -163,7 +160,7 @@ func (s *distinctSet) update(b *aggBatch) error {
 	}
 	s.in.N, s.in.Sel = n, s.sel
 	s.at = slices.Grow(s.at[:0], len(s.sel))[:len(s.sel)]
-	if err := s.values.lookup(&s.in, s.cols, s.hashes(), s.at, s.added); err != nil {
+	if err := s.values.lookup(&s.in, s.cols, s.at, s.added); err != nil {
 		return err
 	}
 	for m := range s.calls {
@@ -184,19 +181,6 @@ func (s *distinctSet) update(b *aggBatch) error {
 		}
 	}
 	return s.dropSpent()
-}
-
-// hashes returns the hashes of the rows in work: those of byte keys are of the keys themselves, which is all that state has of values.
-func (s *distinctSet) hashes() []uint64 {
-	if s.values.fixed {
-		return nil
-	}
-	s.hash = slices.Grow(s.hash[:0], s.in.N)[:s.in.N]
-	for _, r := range s.sel {
-		s.key = types.AppendKeyRow(s.key[:0], s.in.Cols, int(r))
-		s.hash[r] = xxhash.Sum64(s.key)
-	}
-	return s.hash
 }
 
 // filter marks the rows that a call counts.
@@ -402,19 +386,8 @@ func (s *distinctSet) forget(g uint32) error {
 		return nil
 	}
 	row := s.o.groups.row(g)
-	kg := keyGroup(s.o.ctx, row[rowHash])
 	s.key = append(s.o.groups.appendKey(s.key[:0], row), s.no)
-	var keys [][]byte
-	err := s.o.values.scan(kg, s.key, false, func(k, _ []byte) (bool, error) {
-		keys = append(keys, slices.Clone(k))
-		return true, nil
-	})
-	for _, k := range keys {
-		if err == nil {
-			err = s.o.values.remove(kg, k)
-		}
-	}
-	return err
+	return s.o.values.clear(keyGroup(s.o.ctx, row[rowHash]), s.key)
 }
 
 // save puts the values that changed since the last checkpoint.
@@ -486,7 +459,7 @@ func (o *aggOp) restoreDistinct() error {
 				return err
 			}
 			one.N = 1
-			if err := o.groups.lookup(one, identity(len(o.keyTypes)), nil, g[:], o.added); err != nil {
+			if err := o.groups.lookup(one, identity(len(o.keyTypes)), g[:], o.added); err != nil {
 				return err
 			}
 		}
@@ -517,7 +490,7 @@ func (s *distinctSet) load(g uint32, key []byte) (e uint32, err error) {
 		}
 		s.one.N = 1
 		var at [1]uint32
-		err := s.values.lookup(s.one, s.cols, nil, at[:], func(uint32, int) error {
+		err := s.values.lookup(s.one, s.cols, at[:], func(uint32, int) error {
 			known = false
 			return nil
 		})
@@ -536,24 +509,6 @@ func (s *distinctSet) load(g uint32, key []byte) (e uint32, err error) {
 		s.list(e, s.values.row(e))
 	}
 	return e, nil
-}
-
-// takeInts appends the integers of a key to cols, one to each.
-func takeInts(key []byte, cols []*types.Vector) bool {
-	const bytes = 9 // of an integer that is not NULL
-	for _, v := range cols {
-		switch {
-		case len(key) >= bytes && key[0] == 1:
-			pushInt(v, int64(binary.BigEndian.Uint64(key[1:])^1<<63))
-			key = key[bytes:]
-		case len(key) >= 1 && key[0] != 1:
-			v.AppendNull()
-			key = key[1:]
-		default:
-			return false
-		}
-	}
-	return len(key) == 0
 }
 
 // takeOver takes values from table 1, where there was an entry per call once.
@@ -587,7 +542,7 @@ func (o *aggOp) takeOver() error {
 			return err
 		}
 		one.N = 1
-		if err := o.groups.lookup(one, identity(len(o.keyTypes)), nil, g[:], o.added); err != nil {
+		if err := o.groups.lookup(one, identity(len(o.keyTypes)), g[:], o.added); err != nil {
 			return err
 		}
 		for _, s := range o.distinct {

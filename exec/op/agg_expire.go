@@ -93,7 +93,7 @@ func (o *expiringAggOp) expire(kg uint16, _ int64, name, values []byte) error {
 	o.one.N = 1
 	var at [1]uint32
 	cols := identity(len(o.keyTypes))
-	if err := o.groups.lookup(o.one, cols, nil, at[:], o.added); err != nil {
+	if err := o.groups.lookup(o.one, cols, at[:], o.added); err != nil {
 		return err
 	}
 	g := at[0]

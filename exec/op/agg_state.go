@@ -223,7 +223,7 @@ func (o *aggOp) restore() error {
 			o.endCol = one.Cols[o.node.Agg.OnClose]
 		}
 		o.complete = true // the entry is at hand: added must not look for it
-		err := o.groups.lookup(one, identity(len(o.keyTypes)), nil, g[:], o.added)
+		err := o.groups.lookup(one, identity(len(o.keyTypes)), g[:], o.added)
 		if err != nil {
 			return err
 		}
@@ -258,20 +258,26 @@ func (o *aggOp) decodeKey(k, v []byte, one *types.Chunk) error {
 		_, err := types.DecodeRow(values, one.Cols)
 		return err
 	}
-	for _, c := range one.Cols {
-		if len(k) == 0 {
-			return errCorruptState(o.node)
-		}
-		if k[0] != 1 {
-			c.AppendNull()
-			k = k[1:]
-			continue
-		}
-		if len(k) < 9 {
-			return errCorruptState(o.node)
-		}
-		c.Int = append(c.Int, int64(binary.BigEndian.Uint64(k[1:])^1<<63))
-		k = k[9:]
+	if !takeInts(k, one.Cols) {
+		return errCorruptState(o.node)
 	}
 	return nil
+}
+
+// takeInts appends the integers of a key to cols, one to each.
+func takeInts(key []byte, cols []*types.Vector) bool {
+	const bytes = 9 // of an integer that is not NULL
+	for _, v := range cols {
+		switch {
+		case len(key) >= bytes && key[0] == 1:
+			pushInt(v, int64(binary.BigEndian.Uint64(key[1:])^1<<63))
+			key = key[bytes:]
+		case len(key) >= 1 && key[0] != 1:
+			v.AppendNull()
+			key = key[1:]
+		default:
+			return false
+		}
+	}
+	return len(key) == 0
 }

@@ -2,6 +2,5 @@ package op
 
 // JoinRows returns how many rows a join has in memory.
 func JoinRows(o Operator) int {
-	st := &o.(*joinOp).st
-	return st.used - len(st.free)
+	return o.(*joinOp).st.slab.live()
 }

@@ -1,8 +1,6 @@
 package op
 
 import (
-	"slices"
-
 	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/types"
 )
@@ -106,7 +104,7 @@ func (g *groupClosing) barrier(b checkpoint.Barrier, rows *sortedRows, emit func
 			if err := g.b.cancelled(); err != nil {
 				return err
 			}
-			return rows.forget(kg, group)
+			return rows.table.clear(kg, group)
 		})
 		if err != nil {
 			return err
@@ -116,22 +114,4 @@ func (g *groupClosing) barrier(b checkpoint.Barrier, rows *sortedRows, emit func
 		return nil
 	}
 	return g.save()
-}
-
-// forget deletes the rows of a group.
-func (s *sortedRows) forget(kg uint16, group []byte) error {
-	var keys [][]byte
-	err := s.table.scan(kg, group, false, func(k, _ []byte) (bool, error) {
-		keys = append(keys, slices.Clone(k))
-		return true, nil
-	})
-	if err != nil {
-		return err
-	}
-	for _, k := range keys {
-		if err := s.table.del(kg, k); err != nil {
-			return err
-		}
-	}
-	return nil
 }

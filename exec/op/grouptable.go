@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"math/bits"
 
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/streamdb/streamdb/types"
 )
 
@@ -18,6 +20,7 @@ import (
 type groupTable struct {
 	fixed bool
 	bare  bool // byte keys without values: the owner never shows them
+	alone bool // byte keys are hashed as they are, by owners that meet keys without their values
 	cols  int  // fixed: 1 to maxFixed
 	width int  // words per row
 	tail  int  // position of the third key word of fixed rows: behind the caller's words
@@ -120,14 +123,13 @@ func (t *groupTable) hashes(c *types.Chunk, cols []int) []uint64 {
 	return t.hash
 }
 
-// lookup writes the group of each selected row of c to out (by selection order), adding new groups. It calls added for each new one. Hash are the hashes of all
-// physical rows; nil: they are computed, but for one row where all have one key.
-func (t *groupTable) lookup(c *types.Chunk, cols []int, hash []uint64, out []uint32, added func(g uint32, r int) error) error {
+// lookup writes the group of each selected row of c to out (by selection order), adding new groups. It calls added for each new one.
+func (t *groupTable) lookup(c *types.Chunk, cols []int, out []uint32, added func(g uint32, r int) error) error {
 	t.vecs = pick(t.vecs, c, cols)
 	if len(out) > 1 && t.constant(c) {
 		t.first[0] = uint16(c.Row(0))
 		one := types.Chunk{Cols: c.Cols, N: c.Row(0) + 1, Sel: t.first[:]}
-		if err := t.lookup(&one, cols, hash, out[:1], added); err != nil {
+		if err := t.lookup(&one, cols, out[:1], added); err != nil {
 			return err
 		}
 		for i := range out {
@@ -135,18 +137,25 @@ func (t *groupTable) lookup(c *types.Chunk, cols []int, hash []uint64, out []uin
 		}
 		return nil
 	}
-	if hash == nil {
-		hash = t.hashes(c, cols)
-	}
 	if t.fixed {
-		return t.lookupFixed(c, hash, out, added)
+		return t.lookupFixed(c, t.hashes(c, cols), out, added)
+	}
+	var hash []uint64
+	if !t.alone {
+		hash = t.hashes(c, cols)
 	}
 	for i := range out {
 		r := c.Row(i)
 		t.kbuf = types.AppendKeyRow(t.kbuf[:0], t.vecs, r)
-		g, ok := t.findBytes(hash[r], t.kbuf)
+		var h uint64
+		if t.alone {
+			h = xxhash.Sum64(t.kbuf)
+		} else {
+			h = hash[r]
+		}
+		g, ok := t.findBytes(h, t.kbuf)
 		if !ok {
-			g = t.insertBytes(hash[r], t.kbuf, func(b []byte) []byte {
+			g = t.insertBytes(h, t.kbuf, func(b []byte) []byte {
 				if t.bare {
 					return b
 				}

@@ -48,7 +48,7 @@ func TestGroupTableGrowsSplitsAndDrops(t *testing.T) {
 			stamp := uint64(0)
 			for round := range 250 {
 				c := draw(len(out))
-				err := tab.lookup(c, cols, tab.hashes(c, cols), out, func(g uint32, r int) error {
+				err := tab.lookup(c, cols, out, func(g uint32, r int) error {
 					_, there := want[key(c, r)]
 					require.False(t, there, "known key added again")
 					want[key(c, r)] = 0

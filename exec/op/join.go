@@ -1,8 +1,6 @@
 package op
 
 import (
-	"slices"
-
 	"github.com/streamdb/streamdb/checkpoint"
 	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/sql/expr"
@@ -139,7 +137,7 @@ func (o *joinOp) Open(ctx *Context) error {
 			o.never[i] = append(o.never[i], o.rng.never[i]...)
 		}
 	}
-	o.st = joinState{o: o, complete: true, lent: slices.ContainsFunc(all, func(t types.Type) bool { return t.Kind() == types.KindString })}
+	o.st = joinState{o: o, complete: true, lent: hasStrings(all)}
 	o.st.reset()
 	for i := range 2 {
 		if o.st.tables[i], err = openTable(ctx, o.node, uint32(i), stagedMode); err != nil {
@@ -195,12 +193,11 @@ func (o *joinOp) Process(port int, c *types.Chunk, out Emitter) error {
 			o.grp = make([]uint32, max(n, types.MaxChunkRows))
 		}
 		grp := o.grp[:n]
-		t := o.st.groups
 		o.src, o.srcSide = c, port
 		if o.node.Join.Spread != nil {
 			o.spread = hashesOf(o.spread, c, o.storedBy(port))
 		}
-		if err := t.lookup(c, o.keys[port], t.hashes(c, o.keys[port]), grp, o.added); err != nil {
+		if err := o.st.groups.lookup(c, o.keys[port], grp, o.added); err != nil {
 			return err
 		}
 		if o.wanted != nil && o.wanted.side == port {
@@ -469,7 +466,7 @@ func (o *joinOp) flushCandidates(out Emitter) error {
 	o.reads = 0
 	if o.batch++; o.batch == 0 {
 		o.batch = 1
-		for i := range o.st.used {
+		for i := range o.st.slab.used {
 			o.st.row(uint32(i)).readIn = 0
 		}
 	}

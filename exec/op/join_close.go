@@ -19,16 +19,9 @@ type joinClosing struct {
 	marked  bool
 	due     bool
 	table   markTable
-	windows map[int64]*openWindow
-	last    *openWindow // the one listed in last
-	lastAt  int64
+	windows openWindows // a key that was dropped since has lost keyOpen or belongs to another one
 	sel     []uint16
 	rest    types.Chunk
-}
-
-// openWindow lists the groups that were made for a window. A group that was dropped since has lost keyOpen or belongs to another one.
-type openWindow struct {
-	groups []uint32
 }
 
 func (j *joinClosing) init(o *joinOp) {
@@ -37,7 +30,8 @@ func (j *joinClosing) init(o *joinOp) {
 	if k == nil || o.ctx.OneShot {
 		return
 	}
-	j.on, j.key, j.windows = true, *k, map[int64]*openWindow{}
+	j.on, j.key = true, *k
+	j.windows.init()
 	for side := range o.shows {
 		if o.shows[side] == showUnmatched {
 			j.pads[side], o.shows[side] = true, showNever
@@ -66,15 +60,7 @@ func (j *joinClosing) save() error {
 
 // list notes a new group in its window.
 func (j *joinClosing) list(g uint32, window int64) {
-	if j.last == nil || j.lastAt != window {
-		w := j.windows[window]
-		if w == nil {
-			w = &openWindow{}
-			j.windows[window] = w
-		}
-		j.last, j.lastAt = w, window
-	}
-	j.last.groups = append(j.last.groups, g)
+	j.windows.list(window, g)
 	words := j.o.st.groups.row(g)
 	words[joinClose] = uint64(window)
 	words[joinFlags] |= keyOpen
@@ -104,11 +90,8 @@ func (j *joinClosing) close(out Emitter) error {
 		return nil
 	}
 	j.due = false
-	for at, w := range j.windows {
-		if at >= j.mark {
-			continue
-		}
-		for i, g := range w.groups {
+	return j.windows.close(j.mark, func(at int64, groups []uint32) error {
+		for i, g := range groups {
 			if i%cancelPollRows == cancelPollRows-1 {
 				if err := j.o.cancelled(); err != nil {
 					return err
@@ -122,10 +105,8 @@ func (j *joinClosing) close(out Emitter) error {
 				return err
 			}
 		}
-		delete(j.windows, at)
-	}
-	j.last = nil
-	return nil
+		return nil
+	})
 }
 
 func (j *joinClosing) closeKey(g uint32, words []uint64, out Emitter) error {
@@ -155,7 +136,7 @@ func (j *joinClosing) closeKey(g uint32, words []uint64, out Emitter) error {
 
 // trimUnsaved takes rows that are gone out of the list for the next checkpoint, when they are many: most rows may come and go without one.
 func (s *joinState) trimUnsaved() {
-	if len(s.unsaved) < loadBatch || len(s.unsaved) < 2*(s.used-len(s.free)) {
+	if len(s.unsaved) < loadBatch || len(s.unsaved) < 2*s.slab.live() {
 		return
 	}
 	kept := s.unsaved[:0]

@@ -38,12 +38,8 @@ const (
 	rowUnwanted = 1 << 9 // partners of it have none
 )
 
-const (
-	joinRowBytes = 56
-	joinSlabBits = 9
-	// longChain is the number of rows of a key and side above which rows are found by hash, from the first time that one is looked for.
-	longChain = 32
-)
+// longChain is the number of rows of a key and side above which rows are found by hash, from the first time that one is looked for.
+const longChain = 32
 
 // Words of a join's group row behind the key's.
 const (
@@ -64,9 +60,7 @@ const (
 type joinState struct {
 	o        *joinOp
 	groups   *groupTable
-	slabs    [][]joinRow
-	used     int
-	free     []uint32
+	slab     slab[joinRow]
 	rows     arena
 	lent     bool              // strings that have been emitted are views of rows: the garbage collector alone knows when they are gone
 	index    map[uint64]uint32 // hash of group and bytes → row, of chains with keyIndexed
@@ -82,14 +76,14 @@ type joinState struct {
 func (s *joinState) reset() {
 	s.groups = newGroupTable(s.o.keyTypes, joinWords)
 	s.groups.bare = true
-	s.slabs, s.used, s.free, s.rows, s.negative = nil, 0, nil, arena{}, 0
+	s.slab, s.rows, s.negative = slab[joinRow]{}, arena{}, 0
 	s.index, s.collided = map[uint64]uint32{}, false
 	if s.o.rng != nil {
 		s.o.rng.reset()
 	}
 }
 
-func (s *joinState) row(i uint32) *joinRow { return &s.slabs[i>>joinSlabBits][i&(1<<joinSlabBits-1)] }
+func (s *joinState) row(i uint32) *joinRow { return s.slab.at(i) }
 
 func (s *joinState) bytes(r *joinRow) []byte { return s.rows.get(r.at, int(r.n)) }
 
@@ -129,17 +123,7 @@ func rowHashOf(g uint32, side int, b []byte) uint64 {
 
 // add puts a new row at the end of its chain.
 func (s *joinState) add(g uint32, words []uint64, side int, b []byte, count int64) uint32 {
-	var i uint32
-	if k := len(s.free); k > 0 {
-		i = s.free[k-1]
-		s.free = s.free[:k-1]
-	} else {
-		if s.used>>joinSlabBits == len(s.slabs) {
-			s.slabs = append(s.slabs, make([]joinRow, 1<<joinSlabBits))
-		}
-		i = uint32(s.used)
-		s.used++
-	}
+	i := s.slab.take()
 	r := s.row(i)
 	head := half(words[joinHeads], side)
 	*r = joinRow{prev: i + 1, group: g, flags: uint32(side), count: count, at: s.rows.add(b), n: uint32(len(b))}
@@ -245,8 +229,7 @@ func (s *joinState) forget(i uint32, r *joinRow, words []uint64) error {
 		s.negative--
 	}
 	s.rows.drop(int(r.n))
-	*r = joinRow{}
-	s.free = append(s.free, i)
+	s.slab.give(i)
 	return nil
 }
 
@@ -397,7 +380,7 @@ func (s *joinState) restore() error {
 				return nil
 			}
 			grp := make([]uint32, len(ks))
-			err := s.groups.lookup(batch, s.o.keys[side], s.groups.hashes(batch, s.o.keys[side]), grp, func(g uint32, r int) error {
+			err := s.groups.lookup(batch, s.o.keys[side], grp, func(g uint32, r int) error {
 				if s.o.closing.on {
 					s.o.closing.list(g, batch.Cols[s.o.keys[side][s.o.closing.key]].Int[r])
 				}
@@ -476,7 +459,7 @@ func (s *joinState) scanAll(side int, f func(kg uint16, key, val []byte) error) 
 
 // eachRow calls f for the rows of a side that are in memory.
 func (s *joinState) eachRow(side int, f func(row []byte, count int64) error) error {
-	for i := range s.used {
+	for i := range s.slab.used {
 		if r := s.row(uint32(i)); r.prev != 0 && int(r.flags&rowSide) == side && r.count != 0 {
 			if err := f(s.bytes(r), r.count); err != nil {
 				return err
@@ -500,7 +483,7 @@ func (s *joinState) eachStored(kg uint16, side int, f func(row []byte, count int
 
 // account tells the budget what the rows in memory take.
 func (s *joinState) account() {
-	n := s.groups.bytes() + s.rows.bytes() + int64(len(s.slabs))*joinRowBytes<<joinSlabBits + int64(len(s.index))*32 + s.stored[0].Bytes() + s.stored[1].Bytes()
+	n := s.groups.bytes() + s.rows.bytes() + s.slab.bytes() + int64(len(s.index))*32 + s.stored[0].Bytes() + s.stored[1].Bytes()
 	if s.o.rng != nil {
 		n += s.o.rng.bytes() + s.o.expiry.bytes()
 	}
@@ -515,7 +498,7 @@ func (s *joinState) compact() {
 	}
 	old := s.rows
 	s.rows = arena{}
-	for i := range s.used {
+	for i := range s.slab.used {
 		if r := s.row(uint32(i)); r.n > 0 {
 			r.at = s.rows.add(old.get(r.at, int(r.n)))
 		}

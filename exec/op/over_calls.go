@@ -130,7 +130,7 @@ func (c *overCall) place(o *overOp) error {
 			c.reach(o)
 			return nil
 		case fromFirst && toLast && !plain:
-			if !c.agg.calls[0].sided() {
+			if !c.agg.keepsValues() {
 				c.acc = &aggAcc{c: c} // rows can be taken out of it
 			}
 		case fromFirst:
@@ -139,7 +139,7 @@ func (c *overCall) place(o *overOp) error {
 			if err := running.prepare(o, true); err != nil {
 				return err
 			}
-			if !running.agg.calls[0].sided() {
+			if !running.agg.keepsValues() {
 				c.acc = &aggAcc{c: running}
 			}
 		}

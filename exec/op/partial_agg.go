@@ -21,9 +21,7 @@ type partialAggOp struct {
 	calls []partialCall
 	skips bool // groups in which nothing is left need not be told of
 
-	mark   int64 // of the window column
-	marked bool
-	marks  []portMark // of the group columns
+	marks []portMark // of the group columns
 
 	held    *types.Chunk // the groups: their keys, sums, columns of Rest
 	holding int          // chunks that they are of
@@ -42,10 +40,7 @@ type partialAggOp struct {
 	pass types.Chunk // of single rows
 	ones []int64
 
-	rows   int // of the trial that runs
-	groups int
-	chunks int // of the trial
-	rest   int // chunks to pass before the next trial
+	trial trial
 }
 
 var _ Operator = (*partialAggOp)(nil)
@@ -59,12 +54,44 @@ const (
 	// partialChunks bounds how long sums are held, and the strings' buffers that they keep alive.
 	partialChunks = 64
 	partialRun    = 256 // rows of a chunk with one value of a column that varied: the next ones will have one, too
-	partialTrial  = 16  // chunks after which the benefit is judged
-	partialRest   = 512 // chunks that pass before the next trial
-	// Rows of a trial per partialPerGroups groups that make it worth while. One key that a third of the rows have is enough.
-	partialPerRows   = 3
-	partialPerGroups = 2
 )
+
+// trial finds out whether an operator that is there to leave fewer rows does so. Where it does not, chunks pass for a while as they are.
+type trial struct {
+	rows, left, chunks int // of the trial that runs
+	rest               int // chunks to pass before the next one
+}
+
+const (
+	trialChunks = 16  // after which the benefit is judged
+	trialRest   = 512 // chunks that pass before the next trial
+	// Rows per trialPerLeft that are left which make it worth while. For an aggregation one key that a third of the rows have is enough.
+	trialPerRows = 3
+	trialPerLeft = 2
+)
+
+// passes reports whether the next chunk is to pass as it is.
+func (t *trial) passes() bool {
+	if t.rest == 0 {
+		return false
+	}
+	t.rest--
+	return true
+}
+
+// judge takes the rows of a chunk and how many were left of them. When hardly fewer were over the whole trial it returns true, and the next chunks pass.
+func (t *trial) judge(rows, left int) bool {
+	t.rows, t.left, t.chunks = t.rows+rows, t.left+left, t.chunks+1
+	if t.chunks < trialChunks {
+		return false
+	}
+	useless := t.rows*trialPerLeft < t.left*trialPerRows
+	*t = trial{}
+	if useless {
+		t.rest = trialRest
+	}
+	return useless
+}
 
 // partialCall is one call: its sums per group, and the vector that stands for it in chunks that pass.
 type partialCall struct {
@@ -168,11 +195,7 @@ func (o *partialAggOp) Process(_ int, c *types.Chunk, out Emitter) error {
 	if c.Rows() == 0 {
 		return nil
 	}
-	if o.rest > 0 {
-		o.rest--
-		return o.passOn(c, out)
-	}
-	if !o.addable(c) {
+	if o.trial.passes() || !o.addable(c) {
 		return o.passOn(c, out)
 	}
 	if o.held.N > 0 && !o.fits(c) {
@@ -194,28 +217,14 @@ func (o *partialAggOp) Process(_ int, c *types.Chunk, out Emitter) error {
 		if err := o.flush(out); err != nil {
 			return err
 		}
-		o.judge(c.Rows(), c.Rows())
+		o.trial.judge(c.Rows(), c.Rows())
 		return o.passOn(c, out)
 	}
 	o.holding++
-	if o.judge(c.Rows(), o.held.N-before) || o.held.N >= partialGroups || o.holding >= partialChunks {
+	if o.trial.judge(c.Rows(), o.held.N-before) || o.held.N >= partialGroups || o.holding >= partialChunks {
 		return o.flush(out)
 	}
 	return nil
-}
-
-// judge ends a trial: when groups are hardly fewer than rows the next chunks pass as they are, and it returns true.
-func (o *partialAggOp) judge(rows, groups int) bool {
-	o.rows, o.groups, o.chunks = o.rows+rows, o.groups+groups, o.chunks+1
-	if o.chunks < partialTrial {
-		return false
-	}
-	useless := o.rows*partialPerGroups < o.groups*partialPerRows
-	o.rows, o.groups, o.chunks = 0, 0, 0
-	if useless {
-		o.rest = partialRest
-	}
-	return useless
 }
 
 // passOn emits c with one row per row: the sums of single rows.
@@ -329,11 +338,7 @@ func (o *partialAggOp) addable(c *types.Chunk) bool {
 		return false
 	}
 	p := o.node.PartialAgg
-	if p.OnClose < 0 || !o.marked {
-		return true
-	}
-	v := c.Cols[p.GroupBy[p.OnClose]]
-	return v.Valid == nil && slices.Min(v.Int[:c.N]) >= o.mark
+	return p.OnClose < 0 || o.marks[p.OnClose].passed(c.Cols[p.GroupBy[p.OnClose]], c.N)
 }
 
 // fits reports whether the groups of c can be told from those held by the columns that vary among these.
@@ -800,11 +805,7 @@ func (o *partialAggOp) Watermark(_ int, w Watermark, out Emitter) error {
 		if g != w.Column {
 			continue
 		}
-		if i == p.OnClose {
-			o.mark, o.marked = w.Value, true
-		}
-		if m := &o.marks[i]; !m.seen || w.Value > m.value {
-			m.seen, m.value = true, w.Value
+		if o.marks[i].raise(w.Value) {
 			if err := o.flush(out); err != nil {
 				return err
 			}

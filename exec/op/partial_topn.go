@@ -11,16 +11,13 @@ import (
 type partialTopNOp struct {
 	base
 	groups *groupTable
-	mark   int64 // of the column OnClose: rows below are late, and pass to be told of
-	marked bool
+	mark   portMark // of the column OnClose: rows below are late, and pass to be told of
 
 	grp   []uint32
 	words []uint64
 	sel   []uint16
 	out   types.Chunk
-
-	rows, passed, chunks int // of the trial that runs
-	rest                 int // chunks to pass before the next trial
+	trial trial
 }
 
 var _ Operator = (*partialTopNOp)(nil)
@@ -30,9 +27,6 @@ const (
 	bestGroups = 4096
 	bestCount  = rowUser // of a group: how many order words follow
 	bestWords  = rowUser + 1
-	// Rows of a trial per bestPerPassed rows that pass which make it worth while.
-	bestPerRows   = 3
-	bestPerPassed = 2
 )
 
 func (o *partialTopNOp) Open(ctx *Context) error {
@@ -50,46 +44,23 @@ func (o *partialTopNOp) forget() {
 	o.groups.bare = true
 }
 
-// late reports whether rows of c may be late.
-func (o *partialTopNOp) late(c *types.Chunk) bool {
-	p := o.node.PartialTopN.OnClose
-	if p == nil || !o.marked {
-		return false
-	}
-	v := c.Cols[*p]
-	for i := range c.Rows() {
-		if r := c.Row(i); v.IsNull(r) || v.Int[r] < o.mark {
-			return true
-		}
-	}
-	return false
-}
-
 func (o *partialTopNOp) Process(_ int, c *types.Chunk, out Emitter) error {
-	n := c.Rows()
-	if o.rest > 0 {
-		o.rest--
-		return out.Emit(c)
-	}
-	if n == 0 || o.late(c) {
+	n, p := c.Rows(), o.node.PartialTopN
+	if o.trial.passes() || n == 0 || p.OnClose != nil && !o.mark.passed(c.Cols[*p.OnClose], c.N) {
 		return out.Emit(c)
 	}
 	if cap(o.grp) < n {
 		o.grp = make([]uint32, max(n, types.MaxChunkRows))
 	}
-	p := o.node.PartialTopN
 	grp := o.grp[:n]
 	if o.groups.live() > bestGroups {
 		o.forget()
 	}
 	none := func(uint32, int) error { return nil }
-	if err := o.groups.lookup(c, p.GroupBy, nil, grp, none); err != nil {
+	if err := o.groups.lookup(c, p.GroupBy, grp, none); err != nil {
 		return err
 	}
 	o.words = orderWords(o.words, c, p.Order)
-	if o.sel == nil {
-		o.sel = make([]uint16, 0, types.MaxChunkRows)
-	}
 	o.sel = o.sel[:0]
 	last, bound := noGroup, uint64(0)
 	for i, g := range grp {
@@ -107,7 +78,7 @@ func (o *partialTopNOp) Process(_ int, c *types.Chunk, out Emitter) error {
 			bound = o.bound(g)
 		}
 	}
-	o.judge(n, len(o.sel))
+	o.trial.judge(n, len(o.sel))
 	if len(o.sel) == 0 {
 		return nil
 	}
@@ -140,24 +111,9 @@ func (o *partialTopNOp) note(g uint32, w uint64) {
 	best[k] = w
 }
 
-// judge ends a trial: when hardly any row was dropped the next chunks pass as they are.
-func (o *partialTopNOp) judge(rows, passed int) {
-	o.rows, o.passed, o.chunks = o.rows+rows, o.passed+passed, o.chunks+1
-	if o.chunks < partialTrial {
-		return
-	}
-	if o.rows*bestPerPassed < o.passed*bestPerRows {
-		o.rest = partialRest
-	}
-	o.rows, o.passed, o.chunks = 0, 0, 0
-}
-
 func (o *partialTopNOp) Watermark(_ int, w Watermark, out Emitter) error {
-	if p := o.node.PartialTopN.OnClose; p != nil && *p == w.Column && (!o.marked || w.Value > o.mark) {
-		o.mark, o.marked = w.Value, true
-		if o.groups.live() > 0 {
-			o.forget() // groups have closed
-		}
+	if p := o.node.PartialTopN.OnClose; p != nil && *p == w.Column && o.mark.raise(w.Value) && o.groups.live() > 0 {
+		o.forget() // groups have closed
 	}
 	return out.EmitWatermark(w)
 }

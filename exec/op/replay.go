@@ -76,7 +76,7 @@ func (o *aggOp) Replay(out Emitter) error {
 		}
 		one.N = 1
 		var g [1]uint32
-		if err := o.groups.lookup(one, cols, nil, g[:], o.added); err != nil {
+		if err := o.groups.lookup(one, cols, g[:], o.added); err != nil {
 			return err
 		}
 		return emit(g[0])

@@ -2,6 +2,7 @@ package op
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/state"
@@ -264,10 +265,9 @@ type rowText struct {
 
 const rowTextBytes = 64 << 10
 
-func (t *rowText) open(ts []types.Type) {
-	for _, x := range ts {
-		t.strings = t.strings || x.Kind() == types.KindString
-	}
+// hasStrings reports whether values of some of the types are kept as strings.
+func hasStrings(ts []types.Type) bool {
+	return slices.ContainsFunc(ts, func(t types.Type) bool { return t.Kind() == types.KindString })
 }
 
 // decode appends a row to cols.

@@ -65,21 +65,12 @@ func dropTable(ctx *Context, node *plan.Node, number uint32) error {
 	if err != nil {
 		return err
 	}
-	type entry struct {
-		kg  uint16
-		key []byte
-	}
-	var all []entry
-	err = t.scanAll(func(kg uint16, key, _ []byte) error {
-		all = append(all, entry{kg, slices.Clone(key)})
-		return nil
-	})
-	for _, e := range all {
-		if err == nil {
-			err = t.del(e.kg, e.key)
+	for kg := ctx.Groups.From; kg < ctx.Groups.To; kg++ {
+		if err := t.clear(kg, nil); err != nil {
+			return err
 		}
 	}
-	return err
+	return nil
 }
 
 func errCorruptState(node *plan.Node) error {
@@ -180,6 +171,24 @@ func (t *table) scanMem(prefix, from []byte, desc bool, f func(key, val []byte) 
 		t.mem.Descend(viewString(succ), visit)
 	}
 	return err
+}
+
+// clear deletes the entries of a key group whose keys start with prefix.
+func (t *table) clear(kg uint16, prefix []byte) error {
+	var keys [][]byte
+	err := t.scan(kg, prefix, false, func(k, _ []byte) (bool, error) {
+		keys = append(keys, slices.Clone(k))
+		return true, nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, k := range keys {
+		if err := t.remove(kg, k); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // scanAll calls f for all entries.

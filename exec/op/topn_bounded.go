@@ -23,9 +23,7 @@ type boundedTopNOp struct {
 	ties         bool
 	rows         sortedRows
 	groups       *groupTable
-	slabs        [][]topRow
-	used         int
-	free         []uint32
+	slab         slab[topRow]
 	keys         arena
 	complete     bool
 
@@ -37,7 +35,7 @@ type boundedTopNOp struct {
 
 	marks   groupMarks
 	closing closeMark
-	windows map[int64]*openWindow
+	windows openWindows
 
 	src   *types.Chunk // in work, for new groups
 	grp   []uint32
@@ -66,8 +64,6 @@ type topRow struct {
 }
 
 const (
-	topRowBytes   = 48
-	topSlabBits   = 9
 	topStored     = 1 << 0 // state has the row
 	topMaxRows    = 64     // of a group: a new one is compared with those that it comes before
 	topGroupFlags = rowUser
@@ -97,7 +93,7 @@ func (o *boundedTopNOp) Open(ctx *Context) error {
 		return err
 	}
 	o.out = newOutBuf(o.node.Schema.Types())
-	o.text.open(o.rows.types)
+	o.text.strings = hasStrings(o.rows.types)
 	o.one = types.NewChunk(o.rows.types)
 	o.epoch = 1
 	o.reset()
@@ -105,7 +101,7 @@ func (o *boundedTopNOp) Open(ctx *Context) error {
 		return err
 	}
 	if o.closing.on {
-		o.windows = map[int64]*openWindow{}
+		o.windows.init()
 		if err := dropTable(ctx, o.node, 1); err != nil { // where such groups were listed once
 			return err
 		}
@@ -123,10 +119,10 @@ func (o *boundedTopNOp) reset() {
 	}
 	o.groups = newGroupTable(key, topGroupWords)
 	o.groups.bare = true
-	o.slabs, o.used, o.free, o.keys, o.complete = nil, 0, nil, arena{}, true
+	o.slab, o.keys, o.complete = slab[topRow]{}, arena{}, true
 }
 
-func (o *boundedTopNOp) row(i uint32) *topRow { return &o.slabs[i>>topSlabBits][i&(1<<topSlabBits-1)] }
+func (o *boundedTopNOp) row(i uint32) *topRow { return o.slab.at(i) }
 
 func (o *boundedTopNOp) key(r *topRow) []byte { return o.keys.get(r.at, int(r.n)) }
 
@@ -193,7 +189,7 @@ func (o *boundedTopNOp) Process(_ int, c *types.Chunk, _ Emitter) error {
 	grp := o.grp[:n]
 	o.rows.look(c)
 	o.src = c
-	if err := o.groups.lookup(c, o.rows.group, nil, grp, o.added); err != nil {
+	if err := o.groups.lookup(c, o.rows.group, grp, o.added); err != nil {
 		return err
 	}
 	o.words = orderWords(o.words, c, o.rows.order)
@@ -202,7 +198,9 @@ func (o *boundedTopNOp) Process(_ int, c *types.Chunk, _ Emitter) error {
 		words := o.groups.row(g)
 		if w := o.words[r]; w <= words[topGroupBound] {
 			o.rows.encode(c, r)
-			o.insert(g, words, w)
+			if err := o.insert(g, words, w); err != nil {
+				return err
+			}
 		}
 	}
 	if o.chunks++; o.chunks%relieveChunks == 0 && o.rows.table.part != nil && !o.closing.on {
@@ -218,31 +216,30 @@ func (o *boundedTopNOp) added(g uint32, r int) error {
 	words[topGroupBound] = math.MaxUint64
 	if o.closing.on {
 		if col := o.src.Cols[o.closing.column]; !col.IsNull(r) {
-			w := o.windows[col.Int[r]]
-			if w == nil {
-				w = &openWindow{}
-				o.windows[col.Int[r]] = w
-			}
-			w.groups = append(w.groups, g)
+			o.windows.list(col.Int[r], g)
 		}
 	}
 	if o.complete {
 		return nil
 	}
-	o.rows.key = types.AppendKeyRow(o.rows.key[:0], pick(nil, o.src, o.rows.group), r)
+	o.rows.key = types.AppendKeyRow(o.rows.key[:0], o.rows.vecs, r)
 	err := o.rows.scan(keyGroup(o.ctx, words[rowHash]), o.rows.key, func(r *sortedRow) (bool, error) { return true, o.push(words, r) })
-	if err != nil {
-		return err
+	if err == nil {
+		o.settle(words)
 	}
+	return err
+}
+
+// settle notes that what is to be shown of a group is shown.
+func (o *boundedTopNOp) settle(words []uint64) {
 	o.rank(words)
 	for p, i := range o.order {
 		o.row(i).shown = o.ranks[p]
 	}
-	return nil
 }
 
 // insert puts the located row where it belongs among those of its group, if it can be shown.
-func (o *boundedTopNOp) insert(g uint32, words []uint64, word uint64) {
+func (o *boundedTopNOp) insert(g uint32, words []uint64, word uint64) error {
 	key := o.rows.key
 	var ends [3]uint32
 	for i, e := range o.rows.ends {
@@ -267,7 +264,7 @@ func (o *boundedTopNOp) insert(g uint32, words []uint64, word uint64) {
 	if prev == 0 && count >= o.kept {
 		last := o.row(head - 1)
 		if !o.ties || word != last.word || !bytes.Equal(own, o.compared(o.key(last), last.ends)) {
-			return
+			return nil
 		}
 	}
 	o.touch(g, words)
@@ -280,9 +277,12 @@ func (o *boundedTopNOp) insert(g uint32, words []uint64, word uint64) {
 	}
 	words[topGroupList] = uint64(count+1)<<32 | uint64(head)
 	if prev != 0 {
-		o.trim(words)
+		if err := o.trim(words); err != nil {
+			return err
+		}
 	}
 	o.bound(words)
+	return nil
 }
 
 // bound notes which rows cannot be shown any more.
@@ -293,11 +293,11 @@ func (o *boundedTopNOp) bound(words []uint64) {
 }
 
 // trim drops the rows of a group that cannot be shown any more.
-func (o *boundedTopNOp) trim(words []uint64) {
+func (o *boundedTopNOp) trim(words []uint64) error {
 	for {
 		head, count := uint32(words[topGroupList]), int(words[topGroupList]>>32)
 		if count <= o.kept {
-			return
+			return nil
 		}
 		n := 1
 		if o.ties {
@@ -312,12 +312,14 @@ func (o *boundedTopNOp) trim(words []uint64) {
 			}
 		}
 		if count-n < o.kept {
-			return
+			return nil
 		}
 		for range n {
 			i := head - 1
 			head = o.row(i).next
-			o.release(i, words)
+			if err := o.release(i, words); err != nil {
+				return err
+			}
 		}
 		words[topGroupList] = uint64(count-n)<<32 | uint64(head)
 	}
@@ -335,39 +337,30 @@ func (o *boundedTopNOp) touch(g uint32, words []uint64) {
 }
 
 func (o *boundedTopNOp) add(word uint64, key []byte, ends [3]uint32) uint32 {
-	var i uint32
-	if k := len(o.free); k > 0 {
-		i = o.free[k-1]
-		o.free = o.free[:k-1]
-	} else {
-		if o.used>>topSlabBits == len(o.slabs) {
-			o.slabs = append(o.slabs, make([]topRow, 1<<topSlabBits))
-		}
-		i = uint32(o.used)
-		o.used++
-	}
+	i := o.slab.take()
 	*o.row(i) = topRow{word: word, at: o.keys.add(key), ends: ends, n: uint32(len(key))}
 	return i
 }
 
 // release lets go of a row that is not in its group's list any more.
-func (o *boundedTopNOp) release(i uint32, words []uint64) {
+func (o *boundedTopNOp) release(i uint32, words []uint64) error {
 	r := o.row(i)
 	if r.flags&topStored != 0 {
-		_ = o.rows.table.remove(keyGroup(o.ctx, words[rowHash]), o.key(r)) // state parts do not fail
+		if err := o.rows.table.remove(keyGroup(o.ctx, words[rowHash]), o.key(r)); err != nil {
+			return err
+		}
 	}
 	if r.shown != 0 {
 		o.gone = append(o.gone, i)
-		return
+	} else {
+		o.bury(i)
 	}
-	o.bury(i)
+	return nil
 }
 
 func (o *boundedTopNOp) bury(i uint32) {
-	r := o.row(i)
-	o.keys.drop(int(r.n))
-	*r = topRow{}
-	o.free = append(o.free, i)
+	o.keys.drop(int(o.row(i).n))
+	o.slab.give(i)
 }
 
 // push appends a stored row to those of its group, which it comes behind.
@@ -505,15 +498,8 @@ func (o *boundedTopNOp) emitChanges(out Emitter) error {
 
 // close emits the groups whose window has ended and forgets them.
 func (o *boundedTopNOp) close(out Emitter) error {
-	var due []int64
-	for at := range o.windows {
-		if at < o.closing.mark {
-			due = append(due, at)
-		}
-	}
-	slices.Sort(due)
-	for _, at := range due {
-		for _, g := range o.windows[at].groups {
+	return o.windows.close(o.closing.mark, func(_ int64, groups []uint32) error {
+		for _, g := range groups {
 			words := o.groups.row(g)
 			o.rank(words)
 			for p, i := range o.order {
@@ -522,16 +508,17 @@ func (o *boundedTopNOp) close(out Emitter) error {
 						return err
 					}
 				}
-				o.release(i, words)
+				if err := o.release(i, words); err != nil {
+					return err
+				}
 			}
 			o.groups.drop(g)
 			if err := o.cancelled(); err != nil {
 				return err
 			}
 		}
-		delete(o.windows, at)
-	}
-	return nil
+		return nil
+	})
 }
 
 // save puts the rows that came since the last checkpoint.
@@ -567,13 +554,8 @@ func (o *boundedTopNOp) restore() error {
 	var s sortedRow
 	n := 0
 	finish := func() {
-		if words != nil {
-			o.rank(words)
-			for p, i := range o.order {
-				if !o.closing.on { // nothing is shown of groups that have not closed
-					o.row(i).shown = o.ranks[p]
-				}
-			}
+		if words != nil && !o.closing.on { // nothing is shown of groups that have not closed
+			o.settle(words)
 		}
 	}
 	err := o.rows.table.scanAll(func(_ uint16, k, v []byte) error {
@@ -594,7 +576,7 @@ func (o *boundedTopNOp) restore() error {
 			}
 			o.one.N = 1
 			o.src = o.one
-			if err := o.groups.lookup(o.one, o.rows.group, nil, at[:], o.added); err != nil {
+			if err := o.groups.lookup(o.one, o.rows.group, at[:], o.added); err != nil {
 				return err
 			}
 			group, words = append(group[:0], k[:s.ends[0]]...), o.groups.row(at[0])
@@ -629,7 +611,7 @@ func (o *boundedTopNOp) compact() {
 }
 
 func (o *boundedTopNOp) account() {
-	o.report(o.groups.bytes() + int64(len(o.slabs))<<topSlabBits*topRowBytes + o.keys.bytes())
+	o.report(o.groups.bytes() + o.slab.bytes() + o.keys.bytes())
 }
 
 func (o *boundedTopNOp) Watermark(_ int, w Watermark, _ Emitter) error {

@@ -2,6 +2,7 @@ package op
 
 import (
 	"math"
+	"slices"
 
 	"github.com/streamdb/streamdb/types"
 )
@@ -69,6 +70,11 @@ func (m *portMark) raise(v int64) bool {
 	}
 	*m = portMark{value: v, seen: true}
 	return true
+}
+
+// passed reports whether none of the first n values of v is NULL or behind the mark.
+func (m *portMark) passed(v *types.Vector, n int) bool {
+	return !m.seen || v.Valid == nil && slices.Min(v.Int[:n]) >= m.value
 }
 
 // merge takes a port's watermark on a column and returns the merged one when it has risen.
