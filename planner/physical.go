@@ -542,7 +542,7 @@ const maxPartialTopN = 16
 
 // partialTopN drops rows where they are that a Top-N cannot show, before they are spread by group.
 func (ph *physical) partialTopN(n *node, in *phys) *phys {
-	if !ph.cut || ph.o.off(rulePartialTopN) || !in.app || len(in.key) == 0 || in.dist == distSingle || in.dist == distHash && slices.Equal(in.cols, n.group) || len(n.order) == 0 ||
+	if ph.o.off(rulePartialTopN) || !in.app || len(in.key) == 0 || !ph.spreads(in, n.group) || len(n.order) == 0 ||
 		n.dense || n.limit == nil || n.limit.Kind != expr.Const || n.limit.Const.Null || n.limit.Const.Int < 1 || ph.expires() {
 		return in
 	}
@@ -558,15 +558,14 @@ func (ph *physical) partialTopN(n *node, in *phys) *phys {
 	}
 	p := ph.like(plan.KindPartialTopN, in)
 	p.n.PartialTopN = &plan.PartialTopN{GroupBy: in.positions(n.group), Order: in.sortKeys(n.order), Limit: rows}
-	for _, g := range n.group {
-		if ph.b.o.EmitOnClose && in.wm[g] && in.nn[g] && ph.md.cols[g].window != 0 {
-			at := in.at(g)
-			p.n.PartialTopN.OnClose = &at
-			break
-		}
-	}
+	p.n.PartialTopN.OnClose = ph.closingColumn(in, n.group)
 	ph.o.fire(rulePartialTopN)
 	return ph.seal(p)
+}
+
+// spreads reports whether rows have to travel to be together by group.
+func (ph *physical) spreads(in *phys, group []int) bool {
+	return ph.cut && in.dist != distSingle && (in.dist != distHash || !slices.Equal(in.cols, group))
 }
 
 // hold keeps the rows of a view that emits on close, and whose operators all emit at once, back until they are final: until the watermark of the column
@@ -596,15 +595,23 @@ func (ph *physical) hold(in *phys, order []sortKey) *phys {
 	return ph.seal(p)
 }
 
-// closing returns the position in in of a window's column among those that an operator groups by, when its groups are to be emitted as that closes.
+// closing is closingColumn for the operator that emits its groups then.
 func (ph *physical) closing(in *phys, group []int) *int {
+	at := ph.closingColumn(in, group)
+	if at != nil {
+		ph.onClose++
+	}
+	return at
+}
+
+// closingColumn returns the position in in of a window's column among those that an operator groups by, when its groups are to be emitted as that closes.
+func (ph *physical) closingColumn(in *phys, group []int) *int {
 	if !ph.b.o.EmitOnClose {
 		return nil
 	}
 	for _, g := range group {
 		if in.wm[g] && in.nn[g] && ph.md.cols[g].window != 0 {
 			at := in.at(g)
-			ph.onClose++
 			return &at
 		}
 	}

@@ -14,6 +14,23 @@ func (ph *physical) closes(g int, in *phys) bool {
 	return ph.b.o.EmitOnClose && in.wm[g] && ph.md.cols[g].window == g
 }
 
+// extreme reports whether a call is the least or the greatest of the values of a column, as it is.
+func (md *metadata) extreme(c aggCall) (greatest, ok bool) {
+	fn, _, _ := strings.Cut(c.fn, "(")
+	return fn == "max", (fn == "min" || fn == "max") && len(c.args) == 1 && c.filter == 0 && c.typ.OID == md.typ(c.args[0]).OID
+}
+
+// hasValues is the condition that columns are not NULL, nil where none can be.
+func (md *metadata) hasValues(cols []int) *expr.Expr {
+	var conds []*expr.Expr
+	for _, c := range cols {
+		if !md.cols[c].notNull {
+			conds = append(conds, isNotNull(md.ref(c)))
+		}
+	}
+	return and(conds...)
+}
+
 // firstOfIndex gives the input of an aggregation that asks for nothing but the least or greatest value of all rows: the first row of an index in
 // that order. It returns nil when there is no such index.
 func (ph *physical) firstOfIndex(n *node, need map[int]bool) *phys {
@@ -21,17 +38,13 @@ func (ph *physical) firstOfIndex(n *node, need map[int]bool) *phys {
 		return nil
 	}
 	c := n.aggs[0]
-	fn, _, _ := strings.Cut(c.fn, "(")
-	if fn != "min" && fn != "max" || len(c.args) != 1 || c.filter != 0 || c.typ.OID != ph.md.typ(c.args[0]).OID {
+	greatest, ok := ph.md.extreme(c)
+	if !ok {
 		return nil
 	}
-	arg := ph.md.ref(c.args[0])
-	first := &node{op: opTopN, in: []*node{n.in[0]}, limit: intConst(types.Int8, 1)}
-	if !ph.md.cols[arg.Col].notNull {
-		first.in[0] = &node{op: opFilter, in: []*node{n.in[0]}, cond: &expr.Expr{Kind: expr.IsNotNull, Type: types.Bool, Args: []*expr.Expr{arg}}}
-	}
+	first := &node{op: opTopN, in: []*node{filterNode(n.in[0], ph.md.hasValues(c.args))}, limit: intConst(types.Int8, 1)}
 	// Read backwards, an index has its NULLs first, where they are as a rule.
-	first.order = []sortKey{{col: arg.Col, desc: fn == "max", nullsFirst: fn == "max"}}
+	first.order = []sortKey{{col: c.args[0], desc: greatest, nullsFirst: greatest}}
 	want := ph.wantOrder(first)
 	if want == nil {
 		return nil
@@ -47,7 +60,7 @@ func (ph *physical) firstOfIndex(n *node, need map[int]bool) *phys {
 // partialAgg puts a partial aggregation of in below the exchange that n needs, where all calls can be made of sums or need no more than values and how often
 // they are there. It returns the calls that go on from there, and the column that counts rows.
 func (ph *physical) partialAgg(n *node, in *phys) (*phys, []plan.AggCall, *int) {
-	if !ph.cut || ph.o.off(rulePartialAgg) || in.dist == distSingle || in.dist == distHash && slices.Equal(in.cols, n.group) || !in.app && !n.global && !in.ttl && ph.expires() {
+	if ph.o.off(rulePartialAgg) || !ph.spreads(in, n.group) || !in.app && !n.global && !in.ttl && ph.expires() {
 		return nil, nil, nil
 	}
 	group := n.group
@@ -90,16 +103,11 @@ func (ph *physical) panes(n *node, in *phys) (*phys, int) {
 	}
 	w, x := in.n.Window, in.of
 	start, end := in.ids[len(in.ids)-2], in.ids[len(in.ids)-1]
-	if !slices.Contains(n.group, start) && !slices.Contains(n.group, end) {
+	if !slices.Contains(n.group, start) && !slices.Contains(n.group, end) || slices.Contains(n.group, x.ids[w.Column]) {
 		return nil, 0
 	}
 	for _, c := range n.aggs {
 		if c.filter == start || c.filter == end || slices.Contains(c.args, start) || slices.Contains(c.args, end) || len(c.order) > 0 || c.distinct || len(c.direct) > 0 {
-			return nil, 0
-		}
-	}
-	for _, g := range n.group {
-		if g == x.ids[w.Column] {
 			return nil, 0
 		}
 	}
@@ -118,15 +126,9 @@ func (ph *physical) slide(n *node, in *phys, pt *partial, pane int) *phys {
 	if slices.ContainsFunc(n.group, func(g int) bool { return ph.closes(g, in) }) {
 		pt.plan.OnClose = slices.Index(pt.ids, pane)
 	}
-	sums := ph.node(plan.KindPartialAgg, pt.ids, nil, pt.in)
-	for _, g := range pt.ids[:len(pt.plan.GroupBy)] {
-		sums.nn[g], sums.wm[g] = pt.in.nn[g], pt.in.wm[g]
-	}
-	sums.n.PartialAgg = pt.plan
-	sums.app, sums.sums = pt.in.app, true
-	ph.o.fire(rulePartialAgg)
+	sums := ph.sums(pt.ids[:len(pt.plan.GroupBy)], pt.in, pt.ids, pt.plan)
 	ph.o.fire(rulePanes)
-	p := ph.like(plan.KindWindow, ph.seal(sums), start, end)
+	p := ph.like(plan.KindWindow, sums, start, end)
 	p.sums = true
 	p.nn[start], p.nn[end] = true, true
 	p.wm[start], p.wm[end] = in.wm[start], in.wm[end]
@@ -137,12 +139,19 @@ func (ph *physical) slide(n *node, in *phys, pt *partial, pane int) *phys {
 }
 
 func (ph *physical) partialNode(n *node, in *phys, ids []int, part *plan.PartialAgg) *phys {
-	p := ph.node(plan.KindPartialAgg, ids, nil, in)
 	for _, g := range n.group {
-		p.nn[g], p.wm[g] = in.nn[g], in.wm[g]
 		if ph.closes(g, in) {
 			part.OnClose = slices.Index(ids, g)
 		}
+	}
+	return ph.sums(n.group, in, ids, part)
+}
+
+// sums is a partial aggregation by group.
+func (ph *physical) sums(group []int, in *phys, ids []int, part *plan.PartialAgg) *phys {
+	p := ph.node(plan.KindPartialAgg, ids, nil, in)
+	for _, g := range group {
+		p.nn[g], p.wm[g] = in.nn[g], in.wm[g]
 	}
 	p.n.PartialAgg = part
 	p.app, p.sums = in.app, true

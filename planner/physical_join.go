@@ -147,9 +147,6 @@ func (ph *physical) join(n *node, want, need map[int]bool) *phys {
 	below := n.placed.built(l, r)
 	var wanted *lifted
 	l, r, wanted = ph.lift(n, l, r, keys)
-	if wanted != nil {
-		below = append(below, wanted.uses...)
-	}
 	if len(keys) == 0 {
 		if p := ph.dynamicFilter(n, l, r, rest, want, need); p != nil {
 			return p
@@ -161,6 +158,9 @@ func (ph *physical) join(n *node, want, need map[int]bool) *phys {
 	r, rk = ph.keyColumns(r, keys, func(k joinKey) *expr.Expr { return k.r })
 	var lc, rc [2]int
 	keep := union(need, lk, rk, below)
+	if wanted != nil {
+		wanted.cond.Columns(keep)
+	}
 	if rng != nil {
 		l, lc = ph.rangeColumns(l, rng, func(b *joinBound) *expr.Expr { return b.l })
 		r, rc = ph.rangeColumns(r, rng, func(b *joinBound) *expr.Expr { return b.r })
@@ -321,7 +321,6 @@ func (ph *physical) once(t plan.JoinType, l, r *phys, lk, rk []int, keys []joinK
 type lifted struct {
 	side int
 	cond *expr.Expr
-	uses []int // columns of cond
 }
 
 // lift takes the filter off an input that has at most one row for each value of the join keys, if that is worth it: rows of the other input whose partner the
@@ -342,12 +341,6 @@ func (ph *physical) lift(n *node, l, r *phys, keys []joinKey) (*phys, *phys, *li
 		if mayFail(x.cond) || ph.b.volatileExpr(x.cond) {
 			continue
 		}
-		x.cond.Walk(func(e *expr.Expr) bool {
-			if e.Kind == expr.Column {
-				x.uses = append(x.uses, e.Col)
-			}
-			return true
-		})
 		in := *p
 		in.n = p.n.Inputs[0]
 		ins[side] = &in

@@ -3,7 +3,6 @@ package planner
 import (
 	"reflect"
 	"slices"
-	"strings"
 
 	"github.com/streamdb/streamdb/planner/plan"
 	"github.com/streamdb/streamdb/sql/expr"
@@ -64,9 +63,13 @@ func (o *optimizer) extremeJoin(n, rows, best *node) *node {
 		return nil
 	}
 	call := agg.aggs[0]
-	fn, _, _ := strings.Cut(call.fn, "(")
-	if fn != "max" && fn != "min" || len(call.args) != 1 || call.filter != 0 || call.typ.OID != o.md.typ(call.args[0]).OID {
+	greatest, ok := o.md.extreme(call)
+	if !ok {
 		return nil
+	}
+	beyond := "<="
+	if greatest {
+		beyond = ">="
 	}
 	base, rowCol := passed(rows)
 	sub, subCol := passed(agg.in[0])
@@ -104,7 +107,7 @@ func (o *optimizer) extremeJoin(n, rows, best *node) *node {
 				case b != call.id && op == "=":
 					joined[b] = true
 					continue
-				case b == call.id && (op == "=" || fn == "max" && op == ">=" || fn == "min" && op == "<="):
+				case b == call.id && (op == "=" || op == beyond):
 					extreme = true
 					continue
 				}
@@ -115,7 +118,7 @@ func (o *optimizer) extremeJoin(n, rows, best *node) *node {
 	if !extreme {
 		return nil
 	}
-	top := &node{op: opTopN, limit: intConst(types.Int8, 1), withTies: true, order: []sortKey{{col: value, desc: fn == "max"}}}
+	top := &node{op: opTopN, limit: intConst(types.Int8, 1), withTies: true, order: []sortKey{{col: value, desc: greatest}}}
 	for _, g := range agg.group {
 		if !joined[g] && !o.sameWindow(g, agg, joined, sub, subCol) {
 			return nil
@@ -124,13 +127,7 @@ func (o *optimizer) extremeJoin(n, rows, best *node) *node {
 			top.group = append(top.group, stands[g])
 		}
 	}
-	var conds []*expr.Expr
-	for _, c := range append(slices.Clone(top.group), value) {
-		if !o.md.cols[c].notNull {
-			conds = append(conds, isNotNull(o.md.ref(c)))
-		}
-	}
-	top.in = []*node{filterNode(rows, and(conds...))}
+	top.in = []*node{filterNode(rows, o.md.hasValues(append(slices.Clone(top.group), value)))}
 	p := &node{op: opProject, in: []*node{top}}
 	for _, c := range n.out() {
 		from := c
